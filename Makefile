@@ -1,0 +1,40 @@
+# The short way in; everything is a CMake preset below (CMakePresets.json).
+PREFIX       ?= /usr/local
+CLANG_FORMAT ?= clang-format-14
+JOBS         ?= $(shell nproc)
+
+FATHOM    = build/release/fathom
+SOURCES   = $(shell find src experiments tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
+
+.PHONY: help demo test build install format check-format clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
+
+build:  ## install packages.txt if missing, build build/release/fathom
+	tools/install_packages packages.txt
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target fathom
+
+demo: build  ## build, measure this machine, run the quick lab, write a report and say where
+	$(FATHOM) doctor
+	@tools/quick_report $(FATHOM) artifacts
+
+test:  ## build everything and run every test; the last line counts passed, failed, skipped
+	tools/install_packages packages.txt packages-test.txt
+	cmake --preset dev
+	cmake --build --preset dev --parallel $(JOBS)
+	@tools/run_tests dev
+
+install: build  ## install the program under PREFIX (/usr/local), staged under DESTDIR if set
+	cmake --install build/release --prefix $(PREFIX)
+	@test -x $(DESTDIR)$(PREFIX)/bin/fathom && echo "Installed $(DESTDIR)$(PREFIX)/bin/fathom"
+
+format:  ## format every source in place
+	$(CLANG_FORMAT) -i $(SOURCES)
+
+check-format:  ## fail where a source is not formatted
+	$(CLANG_FORMAT) --dry-run -Werror $(SOURCES)
+
+clean:  ## remove build/ and artifacts/
+	rm -rf build artifacts

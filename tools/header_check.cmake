@@ -1,0 +1,28 @@
+# The target header_check compiles every header under src/ alone, twice in a row: once to see that it brings what
+# it uses, once more to see its #pragma once. Not part of `all`. Include after add_subdirectory(src).
+function(fathom_header_check)
+  file(GLOB_RECURSE headers RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.h)
+  set(layers "")
+  foreach(header IN LISTS headers)
+    string(REGEX MATCH "^[^/]+" layer ${header})
+    list(APPEND layers ${layer})
+    set(unit ${CMAKE_BINARY_DIR}/header_check/${header}.cpp)
+    file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+    list(APPEND ${layer}_units ${unit})
+  endforeach()
+  list(REMOVE_DUPLICATES layers)
+
+  add_custom_target(header_check)
+  foreach(layer IN LISTS layers)
+    add_library(header_check_${layer} OBJECT EXCLUDE_FROM_ALL ${${layer}_units})
+    target_link_libraries(header_check_${layer} PRIVATE fathom_flags)
+    if(TARGET fathom_${layer})  # what the layer offers to those who link it must be enough for its headers
+      target_link_libraries(header_check_${layer} PRIVATE fathom_${layer})
+    elseif(TARGET fathom)  # the program's own headers see what the program links
+      target_link_libraries(header_check_${layer} PRIVATE $<TARGET_PROPERTY:fathom,LINK_LIBRARIES>)
+    endif()
+    add_dependencies(header_check header_check_${layer})
+  endforeach()
+endfunction()
+
+fathom_header_check()

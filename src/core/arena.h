@@ -1,0 +1,128 @@
+// Arena: the memory of one experiment's problem, owned by the harness. Inputs, outputs and workspace each lie
+// between two guard bands; inputs are refilled from a seed, outputs are poisoned with a NaN pattern before a
+// call is verified.
+//
+// Placement: anonymous mappings, huge pages asked for by default (Pages::huge; a hint the kernel may refuse),
+// payloads aligned to 64 bytes and staggered by cache lines so that two buffers do not alias modulo 4 KiB.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/expect.h"
+#include "core/view.h"
+
+namespace fathom {
+
+// How an input is filled; element i depends on (seed, i) only.
+struct Uniform {
+  double lo = -1, hi = 1;  // [lo, hi); integers for integer types
+};
+struct Normal {
+  double mean = 0, stddev = 1;
+};
+struct Permutation {};  // of 0..n-1, integer types only
+// Anything else: bytes the experiment makes itself, also from inputs declared before this one.
+struct Generate {
+  std::function<void(void* data, int64_t elements, uint64_t seed)> fill;
+};
+template <class T, class F>
+Generate generate(F fill) {  // fill(T* data, int64_t elements, uint64_t seed)
+  return {[fill](void* data, int64_t n, uint64_t seed) { fill(static_cast<T*>(data), n, seed); }};
+}
+using Fill = std::variant<Uniform, Normal, Permutation, Generate>;
+
+enum class Pages { small, huge };
+enum class Role { input, output, workspace };
+
+// Thrown when the buffers would not fit in the memory that is free: the lab makes it a skip, needs_memory.
+class NotEnoughMemory : public std::runtime_error {
+ public:
+  NotEnoughMemory(int64_t bytes_wanted, int64_t bytes_available);
+};
+
+class Arena {
+ public:
+  Arena();
+  ~Arena();
+  Arena(Arena&&) noexcept;
+  Arena& operator=(Arena&&) noexcept;
+
+  template <class T, int Rank>
+  View<const T, Rank> input(const int64_t (&extents)[Rank], Fill fill, Pages pages = Pages::huge) {
+    const int64_t n = count(extents);
+    return View<const T, Rank>(static_cast<const T*>(add(Role::input, n, sizeof(T), pages, filler<T>(fill))),
+                               extents);
+  }
+  template <class T, int Rank>
+  View<T, Rank> output(const int64_t (&extents)[Rank], Pages pages = Pages::huge) {
+    return View<T, Rank>(static_cast<T*>(add(Role::output, count(extents), sizeof(T), pages, nullptr)),
+                         extents);
+  }
+  // Scratch that variants may use as they like; poisoned with the outputs.
+  template <class T, int Rank>
+  View<T, Rank> workspace(const int64_t (&extents)[Rank], Pages pages = Pages::huge) {
+    return View<T, Rank>(static_cast<T*>(add(Role::workspace, count(extents), sizeof(T), pages, nullptr)),
+                         extents);
+  }
+  // Registers memory that somebody else owns (a mapped file, a huge-page pool), so that poison, checksums and
+  // the overlap check cover it. It has no guard bands, and an adopted input is not refilled.
+  template <class T, int Rank>
+  void adopt(View<T, Rank> view, Role role) {
+    FATHOM_EXPECT(view.contiguous(), "an adopted view must be contiguous");
+    adopt_bytes(const_cast<std::remove_const_t<T>*>(view.data()), view.bytes(), role);
+  }
+
+  // Fills every input from `seed`, in order of declaration; inputs differ from each other under one seed.
+  void fill(uint64_t seed);
+  // Overwrites outputs and workspace with a pattern that is a NaN in every float type and differs with
+  // `nonce`.
+  void poison(uint32_t nonce);
+  bool is_poison(const void* element,
+                 int64_t element_bytes) const;  // still untouched since the last poison()?
+  uint64_t input_checksum() const;
+  uint64_t output_checksum() const;
+  // What was written outside its buffer, e.g. "before output 0"; empty when the bands are whole.
+  std::optional<std::string> broken_guard() const;
+  void repair_guards();
+  // Two registered ranges that share bytes where one is an output, e.g. "output 0 overlaps input 1".
+  std::optional<std::string> overlap() const;
+  void flush_from_caches()
+      const;  // every buffer, for declared-cold samples; no effect where there is no such instruction
+
+  int64_t input_bytes() const;
+  int64_t output_bytes() const;  // without workspace
+  void copy_outputs_to(std::vector<std::byte>& copy) const;
+  // Where the byte at `output` lies in such a copy.
+  int64_t offset_in_copy(const void* output) const;
+
+  // One generator per element type lives in arena.cpp; a type it does not know is a link error.
+  template <class T>
+  static std::function<void(void*, int64_t, uint64_t)> filler(const Fill& fill);
+
+ private:
+  struct Buffer;
+
+  template <int Rank>
+  static int64_t count(const int64_t (&extents)[Rank]) {
+    int64_t n = 1;
+    for (const int64_t extent : extents) {
+      FATHOM_EXPECT(extent >= 0, "an extent is negative");
+      n *= extent;
+    }
+    return n;
+  }
+  void* add(Role role, int64_t elements, int64_t element_bytes, Pages pages,
+            std::function<void(void*, int64_t, uint64_t)> fill);
+  void adopt_bytes(void* data, int64_t bytes, Role role);
+
+  std::vector<Buffer> buffers_;
+  uint32_t nonce_ = 0;
+};
+
+}  // namespace fathom

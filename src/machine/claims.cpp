@@ -1,0 +1,107 @@
+#include "machine/claims.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fathom::machine {
+namespace {
+
+// From here on stolen time is worth a word: it hits the slowest of several threads, so wall time feels it.
+constexpr double kNotableSteal = 0.002;
+
+// Something else wanted the processors so often that a ceiling may be far below the truth.
+constexpr double kNotablePressure = 0.1;
+
+std::string percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.1 ? 1 : 0); }
+
+}  // namespace
+
+std::vector<Feature> lacking_features() {
+  std::vector<Feature> lacking;
+  for (const Feature feature : all_features())
+    if (missing(feature)) lacking.push_back(feature);
+  return lacking;
+}
+
+Claims claims(const Topology& machine, const Isolation& isolation, const Ceilings& ceilings,
+              const std::vector<Feature>& lacking) {
+  Claims claims;
+  const auto can    = [&](std::string sentence) { claims.can.push_back(std::move(sentence)); };
+  const auto cannot = [&](std::string sentence) { claims.cannot.push_back(std::move(sentence)); };
+  const auto has = [&](Feature f) { return std::find(lacking.begin(), lacking.end(), f) == lacking.end(); };
+
+  can("Which of two variants is faster, by paired and interleaved rounds, with an interval.");
+  const std::string compute = percent(ceilings.noise_floor_compute),
+                    memory  = percent(ceilings.noise_floor_memory);
+  cannot(fmt::format(
+      "Differences within the noise: 40 pairs of identical 1 ms calls on one thread agreed to {} in "
+      "arithmetic and {} in memory traffic when the ceilings were measured. Longer runs see less.",
+      compute, memory));
+
+  can("Shares of measured limits: bandwidth of each cache level and DRAM, arithmetic peaks, load latency.");
+  if (ceilings.cpu_pressure && *ceilings.cpu_pressure >= kNotablePressure)
+    cannot(fmt::format(
+        "Those shares, for now: for {} of the time the ceilings were measured something waited for a "
+        "processor, so they are too low. Run `fathom doctor --refresh` on a quiet machine.",
+        percent(*ceilings.cpu_pressure)));
+  if (!ceilings.huge_pages)
+    cannot("DRAM and latency ceilings free of address translation: the kernel gave no huge pages.");
+
+  if (ceilings.threads > 1)
+    can(fmt::format("Scaling from 1 to {} threads.", ceilings.threads));
+  else
+    cannot("Scaling over threads: one thread is all there is.");
+  if (isolation.cgroup.cpus)
+    cannot(fmt::format("Sustained times of more than {:.3g} processors: the control group throttles beyond.",
+                       *isolation.cgroup.cpus));
+  if (machine.numa_nodes == 1)
+    cannot("Costs of remote memory: one NUMA node is visible.");
+  else
+    can(fmt::format("Costs of remote memory, over {} NUMA nodes.", machine.numa_nodes));
+
+  if (has(Feature::perf_hardware)) {
+    can("Counted instructions, cycles and cache misses in the process itself.");
+  } else {
+    cannot(
+        "Counted bytes, cache or branch misses, or a top-down breakdown: no hardware counters. Bytes are "
+        "declared.");
+    if (has(Feature::callgrind))
+      can("Instruction counts, exact, by callgrind (blind to vector width, caches and AVX-512).");
+    else
+      cannot("Instruction counts: neither counters nor valgrind.");
+  }
+  if (has(Feature::rusage_thread) && has(Feature::schedstat))
+    can("What disturbed a run: switches, faults, time spent waiting for a processor, stolen time.");
+
+  if (isolation.virtual_machine)
+    cannot("Clock frequency, cycles or turbo: a virtual machine does not show them.");
+  else if (!machine.governor)
+    cannot("Clock frequency: cpufreq is not readable.");
+  else if (*machine.governor != "performance")
+    cannot(fmt::format("A steady clock: the governor is {}, not performance.", *machine.governor));
+
+  if (isolation.virtual_machine) {
+    cannot("The last cache and DRAM as our own: other machines of the host may share them, unseen.");
+    cannot("The disk as a device: reads past our page cache may come from the host's memory.");
+  }
+  if (ceilings.steal_share >= kNotableSteal)
+    cannot(
+        fmt::format("Undisturbed wall time over several threads: {} of the processors' time was stolen while "
+                    "the ceilings were measured.",
+                    percent(ceilings.steal_share)));
+
+  if (!has(Feature::avx512f)) cannot("AVX-512 variants: skipped, the processor lacks it.");
+  if (!has(Feature::amx_bf16)) cannot("AMX variants: skipped, the processor or kernel lacks it.");
+  if (has(Feature::openblas) || has(Feature::onednn))
+    can(fmt::format("Comparison with {}.", has(Feature::openblas) && has(Feature::onednn)
+                                               ? "OpenBLAS and oneDNN"
+                                           : has(Feature::openblas) ? "OpenBLAS"
+                                                                    : "oneDNN"));
+  else
+    cannot("Comparison with a library: neither OpenBLAS nor oneDNN loads.");
+  if (!has(Feature::cuda_driver)) cannot("Anything about GPUs: no NVIDIA driver.");
+  return claims;
+}
+
+}  // namespace fathom::machine

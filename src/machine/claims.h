@@ -1,0 +1,25 @@
+// What a result measured on this machine can say, and what it can't: derived from facts, in sentences for a
+// person.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine/ceilings.h"
+#include "machine/features.h"
+#include "machine/isolation.h"
+#include "machine/topology.h"
+
+namespace fathom::machine {
+
+struct Claims {
+  std::vector<std::string> can, cannot;
+};
+
+// `lacking`: the features for which missing() gives a reason.
+Claims claims(const Topology& machine, const Isolation& isolation, const Ceilings& ceilings,
+              const std::vector<Feature>& lacking);
+
+std::vector<Feature> lacking_features();  // of this machine
+
+}  // namespace fathom::machine

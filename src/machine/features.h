@@ -1,0 +1,56 @@
+// What this machine can do, feature by feature: each one is tried, and a missing one says why in a sentence.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fathom::machine {
+
+enum class Feature {
+  // Instruction sets, as far as the operating system enables them.
+  sse2,
+  avx,
+  avx2,
+  fma,
+  f16c,
+  avx_vnni,
+  avx512f,
+  avx512bw,
+  avx512vl,
+  avx512_vnni,
+  avx512_bf16,
+  avx512_fp16,
+  amx_int8,  // with the kernel's permission to use tile registers
+  amx_bf16,
+  neon,
+  // Rungs of profiling: what can be known about a run beyond its time.
+  perf_hardware,  // perf_event_open counts instructions, and counts them right
+  perf_software,  // perf_event_open's task clock
+  callgrind,      // valgrind is installed
+  rusage_thread,  // switches and faults of one thread
+  schedstat,      // time spent runnable but waiting
+  pressure,       // share of time something waited for a processor
+  // System interfaces.
+  io_uring,
+  transparent_huge_pages,
+  // Libraries opened at run time.
+  cuda_driver,
+  openblas,
+  onednn,
+};
+
+enum class FeatureKind { instruction_set, profiling, system, library };
+
+// Every feature, in the order of the enum.
+const std::vector<Feature>& all_features();
+std::string_view to_string(Feature feature);  // "avx2", "perf_hardware"
+std::string_view describe(Feature feature);   // what it is or gives, in a few words
+FeatureKind kind(Feature feature);
+
+// Absent when this machine has it; else why not, in a sentence. Tried at the first question, once in a
+// process.
+std::optional<std::string> missing(Feature feature);
+
+}  // namespace fathom::machine

@@ -1,0 +1,44 @@
+#include "machine/features.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "machine/topology.h"
+
+namespace fathom::machine {
+namespace {
+
+TEST(Features, AreAllNamedOnceAndDescribed) {
+  std::set<std::string_view> names;
+  for (const Feature feature : all_features()) {
+    EXPECT_TRUE(names.insert(to_string(feature)).second) << to_string(feature);
+    EXPECT_FALSE(describe(feature).empty()) << to_string(feature);
+  }
+  EXPECT_EQ(all_features().size(), static_cast<size_t>(Feature::onednn) + 1);
+}
+
+TEST(Features, MissingOnesSayWhyAndTheAnswerStays) {
+  for (const Feature feature : all_features()) {
+    const std::optional<std::string> why = missing(feature);
+    EXPECT_TRUE(!why || why->size() > 10) << to_string(feature);
+    EXPECT_EQ(missing(feature), why) << to_string(feature);
+  }
+}
+
+#if defined(__x86_64__)
+// The compiler's own look at CPUID is the independent witness.
+TEST(Features, AgreeWithTheCompilersRuntime) {
+  __builtin_cpu_init();
+  EXPECT_EQ(!missing(Feature::sse2), static_cast<bool>(__builtin_cpu_supports("sse2")));
+  EXPECT_EQ(!missing(Feature::avx2), static_cast<bool>(__builtin_cpu_supports("avx2")));
+  EXPECT_EQ(!missing(Feature::fma), static_cast<bool>(__builtin_cpu_supports("fma")));
+  EXPECT_EQ(!missing(Feature::avx512f), static_cast<bool>(__builtin_cpu_supports("avx512f")));
+  EXPECT_EQ(!missing(Feature::avx512_vnni), static_cast<bool>(__builtin_cpu_supports("avx512vnni")));
+  EXPECT_TRUE(missing(Feature::neon));
+}
+#endif
+
+}  // namespace
+}  // namespace fathom::machine

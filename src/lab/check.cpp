@@ -1,0 +1,104 @@
+#include "lab/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace fathom::lab {
+
+void Checker::begin(std::string_view name) {
+  findings_.push_back({.output = std::string(name)});
+  squares_error_ = squares_tolerance_ = squares_value_ = 0;
+}
+
+void Checker::end() {
+  Finding& finding = findings_.back();
+  if (finding.elements == 0) return;
+  const double n        = static_cast<double>(finding.elements);
+  finding.rms_error     = std::sqrt(squares_error_ / n);
+  finding.rms_tolerance = std::sqrt(squares_tolerance_ / n);
+  finding.rms_value     = std::sqrt(squares_value_ / n);
+}
+
+std::vector<int64_t> Checker::choose(int64_t size) const {
+  std::vector<int64_t> flat;
+  if (options_.sample <= 0 || options_.sample >= size) {
+    flat.resize(static_cast<size_t>(size));
+    std::iota(flat.begin(), flat.end(), int64_t{0});
+    return flat;
+  }
+  // Edges first: work is cut short at the ends. Then one element at random from each of equal slices, so that
+  // no region larger than a slice can be wrong unseen.
+  constexpr int64_t kEdge = 8;
+  for (int64_t i = 0; i < kEdge && i < size; ++i) flat.push_back(i);
+  for (int64_t i = std::max(kEdge, size - kEdge); i < size; ++i) flat.push_back(i);
+  const int64_t slices = options_.sample - static_cast<int64_t>(flat.size());
+  uint64_t state       = options_.seed;
+  for (int64_t s = 0; s < slices; ++s) {
+    const int64_t first = static_cast<int64_t>(static_cast<__int128>(size) * s / slices);
+    const int64_t last  = static_cast<int64_t>(static_cast<__int128>(size) * (s + 1) / slices);
+    // splitmix64 (Steele, Lea, Flood 2014)
+    uint64_t z = state += 0x9E3779B97F4A7C15ull;
+    z          = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z          = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    z ^= z >> 31;
+    flat.push_back(first +
+                   static_cast<int64_t>(z % static_cast<uint64_t>(std::max<int64_t>(1, last - first))));
+  }
+  return flat;
+}
+
+void Checker::compare(double actual, const Sum& want, double half_ulp, const void* element, int64_t bytes,
+                      std::initializer_list<int64_t> index) {
+  Finding& finding = findings_.back();
+  ++finding.elements;
+  const double reduction =
+      4 * std::sqrt(static_cast<double>(want.length)) * traits(want.accumulate).round_off * want.magnitude;
+  const double tolerance = reduction + half_ulp;
+  // A reference that is not finite is compared bit for bit in kind: NaN with NaN, infinity with the same
+  // infinity.
+  const bool finite  = std::isfinite(want.value);
+  const double error = finite                   ? std::abs(actual - want.value)
+                       : std::isnan(want.value) ? (std::isnan(actual) ? 0.0 : HUGE_VAL)
+                                                : (actual == want.value ? 0.0 : HUGE_VAL);
+  if (finite && std::isfinite(error)) {
+    // Half an ulp is rounding of the output, allowed in full; the rms rule is about the accumulation.
+    const double beyond = std::max(0.0, error - half_ulp);
+    squares_error_ += beyond * beyond;
+    squares_tolerance_ += reduction * reduction;
+    squares_value_ += want.value * want.value;
+  }
+  if (error > finding.max_error || finding.elements == 1) {
+    finding.max_error = std::isfinite(error) ? error : finding.max_error;
+    finding.tolerance = tolerance;
+  }
+  if (finite ? error <= tolerance : error == 0) return;
+  if (finite && !std::isfinite(actual)) ++finding.nans;
+  wrong(fmt::format("{:.9g}", actual), fmt::format("{:.9g}", want.value), element, bytes, index);
+}
+
+void Checker::compare_exact(int64_t actual, int64_t want, const void* element, int64_t bytes,
+                            std::initializer_list<int64_t> index) {
+  Finding& finding = findings_.back();
+  ++finding.elements;
+  if (actual == want) return;
+  const double error = std::abs(static_cast<double>(actual) - static_cast<double>(want));
+  finding.max_error  = std::max(finding.max_error, error);
+  squares_error_ += error * error;
+  squares_value_ += static_cast<double>(want) * static_cast<double>(want);
+  wrong(std::to_string(actual), std::to_string(want), element, bytes, index);
+}
+
+void Checker::wrong(const std::string& actual, const std::string& want, const void* element, int64_t bytes,
+                    std::initializer_list<int64_t> index) {
+  Finding& finding     = findings_.back();
+  const bool untouched = options_.is_poison && options_.is_poison(element, bytes);
+  finding.poisoned += untouched;
+  if (finding.wrong++ == 0)
+    finding.first_wrong = fmt::format("{}({}) is {}, expected {}", finding.output, fmt::join(index, ", "),
+                                      untouched ? "never written" : actual, want);
+}
+
+}  // namespace fathom::lab

@@ -1,0 +1,152 @@
+// How an output is compared with its reference. Nobody types a tolerance: it follows from the length of the
+// reduction, the unit round-off of its accumulation and the magnitude of what was added (Higham, Accuracy and
+// Stability of Numerical Algorithms, §4.2, with the statistical sqrt(K) in place of K).
+//
+//   every error   <= 4 sqrt(K) u sum|a b|  +  half an ulp of the output type
+//   rms of errors <= a quarter of the rms of those bounds (from 64 elements on)
+//
+// A reference that returns a plain double or integer says "data only moves": the comparison is exact after
+// rounding to the output type.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/view.h"
+
+namespace fathom::lab {
+
+// A reference value that was summed or computed with rounding.
+struct Sum {
+  double value     = 0;
+  double magnitude = 0;            // sum|a b|; |value| times its condition for a function
+  int64_t length   = 1;            // K: how many roundings a competent implementation makes in a row
+  DType accumulate = DType::fp32;  // gives u
+};
+
+// What comparing one output found.
+struct Finding {
+  std::string output;    // its name
+  int64_t elements = 0;  // compared
+  int64_t wrong    = 0;
+  int64_t poisoned = 0;  // wrong because never written
+  int64_t nans     = 0;  // wrong because NaN or infinite where the reference is finite
+  double max_error = 0;
+  double tolerance = 0;  // at the element with the largest error, in the output's unit
+  double rms_error = 0, rms_tolerance = 0, rms_value = 0;
+  std::string first_wrong;  // "out(3, 5) is 1.25, expected 1.5"
+
+  bool ok() const { return wrong == 0 && !rms_failed(); }
+  bool rms_failed() const { return elements >= 64 && rms_error > 0.25 * rms_tolerance; }
+};
+
+// Handed to an experiment's `check`: the harness decides which elements are looked at.
+class Checker {
+ public:
+  struct Options {
+    int64_t sample = 0;  // elements per output, edges among them; 0: all
+    uint64_t seed  = 0;
+    std::function<bool(const void*, int64_t)> is_poison;
+    // Where set, nothing is compared with the reference: whole outputs are compared with these bytes instead,
+    // another variant's outputs. Takes an output's first element, returns that of its twin.
+    std::function<const void*(const void*)> twin;
+  };
+  explicit Checker(Options options) : options_(std::move(options)) {}
+
+  // `expected(i, j, ...)` returns the reference for one element: a Sum, a double, or an integer.
+  template <class T, int Rank, class F>
+  void values(std::string_view name, View<T, Rank> out, F&& expected) {
+    begin(name);
+    if (options_.twin) {
+      compare_whole(out.data(), static_cast<const T*>(options_.twin(out.data())), out.size());
+      return;
+    }
+    for (const int64_t flat : choose(out.size())) {
+      std::array<int64_t, Rank> index;
+      int64_t rest = flat;
+      for (int r = Rank - 1; r >= 0; --r) {
+        index[r] = rest % out.extent(r);
+        rest /= out.extent(r);
+      }
+      std::apply(
+          [&](auto... i) {
+            const T& actual = out(i...);
+            const auto want = expected(i...);
+            using Want      = std::remove_cvref_t<decltype(want)>;
+            if constexpr (std::is_integral_v<Want>) {
+              compare_exact(static_cast<int64_t>(actual), static_cast<int64_t>(want), &actual, sizeof(T),
+                            {i...});
+            } else if constexpr (std::is_same_v<Want, Sum>) {
+              compare(to_double(actual), want, half_ulp<std::remove_const_t<T>>(want.value), &actual,
+                      sizeof(T), {i...});
+            } else {
+              const double rounded = to_double(from_double<std::remove_const_t<T>>(want));
+              compare(to_double(actual), Sum{rounded, 0, 0}, 0, &actual, sizeof(T), {i...});
+            }
+          },
+          index);
+    }
+    end();
+  }
+
+  const std::vector<Finding>& findings() const { return findings_; }
+
+ private:
+  template <class T>
+  void compare_whole(const T* ours, const T* theirs, int64_t n) {
+    Finding& finding = findings_.back();
+    finding.elements = n;
+    for (int64_t i = 0; i < n; ++i) {
+      if (std::memcmp(&ours[i], &theirs[i], sizeof(T)) == 0) continue;
+      ++finding.wrong;
+      const double difference = std::abs(to_double(ours[i]) - to_double(theirs[i]));
+      if (std::isnan(difference)) ++finding.nans;
+      if (difference > finding.max_error) finding.max_error = difference;
+    }
+  }
+  template <class T>
+  static double to_double(T x) {
+    if constexpr (std::is_arithmetic_v<T>)
+      return static_cast<double>(x);
+    else
+      return static_cast<double>(static_cast<float>(x));
+  }
+  template <class T>
+  static T from_double(double x) {
+    if constexpr (std::is_arithmetic_v<T>)
+      return static_cast<T>(x);
+    else
+      return T(static_cast<float>(x));
+  }
+  template <class T>
+  static double half_ulp(double x) {
+    if constexpr (std::is_integral_v<T>)
+      return 0.5;
+    else
+      return traits(dtype_of<T>).round_off * std::abs(x);
+  }
+
+  void begin(std::string_view name);
+  void end();
+  std::vector<int64_t> choose(int64_t size) const;
+  void compare(double actual, const Sum& want, double half_ulp, const void* element, int64_t bytes,
+               std::initializer_list<int64_t> index);
+  void compare_exact(int64_t actual, int64_t want, const void* element, int64_t bytes,
+                     std::initializer_list<int64_t> index);
+  void wrong(const std::string& actual, const std::string& want, const void* element, int64_t bytes,
+             std::initializer_list<int64_t> index);
+
+  Options options_;
+  std::vector<Finding> findings_;
+  double squares_error_ = 0, squares_tolerance_ = 0, squares_value_ = 0;
+};
+
+}  // namespace fathom::lab

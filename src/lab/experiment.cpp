@@ -1,0 +1,32 @@
+#include "lab/experiment.h"
+
+#include <fmt/format.h>
+
+namespace fathom::lab {
+
+std::string_view to_string(Limit limit) {
+  constexpr std::string_view kNames[] = {"memory", "flops", "load_latency", "disk", "none"};
+  return kNames[static_cast<int>(limit)];
+}
+
+std::string_view to_string(Cache cache) {
+  constexpr std::string_view kNames[] = {"rotated", "hot", "cold"};
+  return kNames[static_cast<int>(cache)];
+}
+
+std::string_view to_string(Kind kind) {
+  constexpr std::string_view kNames[] = {"baseline", "optimized", "library"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string Prediction::to_string() const {
+  if (of == Of::nothing) return {};
+  return fmt::format("{} {}{:.3g}", of == Of::share ? "share" : "ratio", at_least ? ">= " : "", value);
+}
+
+bool Prediction::held(double measured) const {
+  const bool close = measured >= 0.9 * value && measured <= 1.1 * value;
+  return close || (at_least && measured >= value);
+}
+
+}  // namespace fathom::lab

@@ -1,0 +1,18 @@
+// JSON as a person can read and diff it: what fits stays on one line, numbers of a list always do.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace fathom::lab {
+
+// For records that are committed: what is absent left out, one line a variant where it fits.
+std::string record_text(const nlohmann::json& json);
+
+// Without members that are null, "", [] or {}: readers take what is missing as absent.
+nlohmann::json without_absent(const nlohmann::json& json);
+
+std::string json_text(const nlohmann::json& json, size_t line = 110);  // ends with a newline
+
+}  // namespace fathom::lab

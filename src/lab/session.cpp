@@ -1,0 +1,95 @@
+#include "lab/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/summary.h"
+#include "lab/timed_point.h"
+#include "measure/clock.h"
+#include "measure/latin_square.h"
+#include "measure/statistics.h"
+
+namespace fathom::lab {
+
+ExperimentInfo info_of(const SessionExperiment& e) {
+  ExperimentInfo info{.shape       = Shape::session,
+                      .question    = e.question,
+                      .axes        = e.axes,
+                      .catalog     = e.catalog,
+                      .declaration = &e};
+  for (const SessionVariant& v : e.variants)
+    info.variants.push_back({.id         = v.id,
+                             .kind       = info.variants.empty() ? Kind::baseline : Kind::optimized,
+                             .techniques = v.techniques,
+                             .idea       = v.idea,
+                             .prediction = v.prediction,
+                             .has_launch = v.start != nullptr});
+  return info;
+}
+
+void measure_session(const ExperimentInfo& info, const MeasureOptions& options, Events& events) {
+  const auto& experiment = *static_cast<const SessionExperiment*>(info.declaration);
+  Seeds seeds(options.run.seed);
+  for (const Point& at : timed_points(info, options.run)) {
+    if (std::find(options.done.begin(), options.done.end(), at.to_string()) != options.done.end()) continue;
+    PointRecord point{.at       = at,
+                      .cache    = "session",
+                      .clock    = "wall",
+                      .stopped  = "rounds",
+                      .variants = blank_records(info, options)};
+    std::vector<std::vector<double>> samples(point.variants.size());
+    std::vector<std::map<std::string, std::vector<double>>> metrics(point.variants.size());
+    // The first round warms what outlives a session (page cache, CPU clocks) and is checked, not timed.
+    const int64_t timed = options.run.check_only ? 0 : options.run.repeat > 0 ? options.run.repeat : 6;
+    for (int64_t round = -1; round < timed; ++round) {
+      const uint64_t seed = seeds.next();  // one workload for all variants of the round
+      std::vector<std::vector<int64_t>> answers;
+      bool have_answers = false;
+      // The baseline's answers are the reference, so the others are compared after the round, whatever the
+      // order.
+      std::map<int, std::vector<std::vector<int64_t>>> outputs;
+      for (const int v :
+           measure::round_order(static_cast<int>(point.variants.size()), round + 1, options.run.seed)) {
+        VariantRecord& record = point.variants[static_cast<size_t>(v)];
+        if (record.status != Outcome::ok) continue;
+        events.phase(record.id, round < 0 ? "warm up" : "measure",
+                     static_cast<double>(round + 1) / static_cast<double>(timed + 1));
+        const auto caught = guarded([&] {
+          const auto session  = experiment.variants[static_cast<size_t>(v)].start(at);
+          const int64_t start = measure::now_ns(measure::Clock::wall);
+          Replay replay       = session->replay(seed);
+          if (round >= 0) {
+            samples[static_cast<size_t>(v)].push_back(
+                static_cast<double>(measure::now_ns(measure::Clock::wall) - start));
+            for (const auto& [name, metric] : replay.metrics) {
+              metrics[static_cast<size_t>(v)][name].push_back(metric.value);
+              record.metrics[name] = metric;
+            }
+          }
+          outputs[v] = std::move(replay.outputs);
+        });
+        if (caught) set_caught(record, *caught);
+      }
+      for (const auto& [v, output] : outputs) {
+        if (!have_answers) {
+          answers      = output;
+          have_answers = true;
+        } else if (output != answers) {
+          set_caught(point.variants[static_cast<size_t>(v)],
+                     {Outcome::wrong, round < 0 ? "reference" : "timed_check",
+                      "its answers differ from those of " +
+                          point.variants[static_cast<size_t>(outputs.begin()->first)].id});
+        }
+      }
+      point.rounds = round + 1;
+    }
+    set_times_and_ratios(point, samples, RatioInterval::range);
+    for (size_t v = 0; v < metrics.size(); ++v)
+      for (const auto& [name, values] : metrics[v])
+        point.variants[v].metrics[name].value = measure::median(values);
+    events.point(point);
+  }
+}
+
+}  // namespace fathom::lab

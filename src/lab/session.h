@@ -1,0 +1,50 @@
+// The shape "session": something long-lived is started (a server, an engine, a training job), a seeded
+// workload is replayed against it, and it is stopped. One replay is one sample. Variants differ in
+// configuration, never in answers: what a replay returns must be the same for all, token for token.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lab/experiment.h"
+#include "lab/record.h"
+#include "lab/runner.h"
+
+namespace fathom::lab {
+
+// What one replay did, once it has drained.
+struct Replay {
+  std::vector<std::vector<int64_t>> outputs;  // of each request, in the workload's order
+  std::map<std::string, Metric> metrics;  // ttft_p95_ns, hit_rate, ...; the time is measured by the harness
+};
+
+class Session {
+ public:
+  virtual ~Session()                   = default;  // stops it
+  virtual Replay replay(uint64_t seed) = 0;        // returns when nothing is in flight
+};
+
+struct SessionVariant {
+  std::string id;
+  std::function<std::unique_ptr<Session>(const Point&)> start;
+  std::vector<std::string> techniques;
+  std::string idea;
+  Prediction prediction = {};
+};
+
+struct SessionExperiment {
+  std::string question;
+  std::vector<Axis> axes;
+  std::vector<SessionVariant> variants;
+  std::vector<std::string> catalog = {};
+};
+
+ExperimentInfo info_of(const SessionExperiment& experiment);
+// Six paired rounds by default; the interval of a ratio is the range of the six.
+void measure_session(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events);
+
+}  // namespace fathom::lab

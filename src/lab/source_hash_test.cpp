@@ -1,0 +1,93 @@
+#include "lab/source_hash.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "core/expect.h"
+
+namespace fathom::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SourceHashTest : public testing::Test {
+ protected:
+  SourceHashTest() {
+    std::string name = (fs::temp_directory_path() / "fathom_hash_XXXXXX").string();
+    root_            = mkdtemp(name.data());
+    write("experiments/ch07_memory/x/experiment.cpp", "#include \"x.h\"\nint a;\n");
+    write("experiments/ch07_memory/x/x.h", "int b;\n");
+    write("experiments/ch07_memory/y/experiment.cpp", "int c;\n");
+  }
+  ~SourceHashTest() override { fs::remove_all(root_); }
+
+  void write(const char* path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  std::string hash() const { return hash_sources(root_, "experiments/ch07_memory/x"); }
+
+  fs::path root_;
+};
+
+TEST_F(SourceHashTest, ChangesWithSourcesOnly) {
+  const std::string before = hash();
+  EXPECT_EQ(before.size(), 16u);
+  EXPECT_EQ(before.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(hash(), before);
+  write("experiments/ch07_memory/x/notes.md", "what was learnt");
+  write("experiments/ch07_memory/x/x_test.cpp", "int t;\n");
+  write("experiments/ch07_memory/y/experiment.cpp", "int other;\n");
+  EXPECT_EQ(hash(), before);
+  write("experiments/ch07_memory/x/tiled.cpp", "");
+  const std::string longer = hash();
+  EXPECT_NE(longer, before);
+  fs::rename(root_ / "experiments/ch07_memory/x/tiled.cpp", root_ / "experiments/ch07_memory/x/padded.cpp");
+  EXPECT_NE(hash(), longer);
+  fs::remove(root_ / "experiments/ch07_memory/x/padded.cpp");
+  EXPECT_EQ(hash(), before);
+}
+
+TEST_F(SourceHashTest, FollowsKernelsAndNeighbouringHeaders) {
+  write("src/kernels/rmsnorm.h", "void rmsnorm();\n");
+  write("src/kernels/rmsnorm_cpu.cpp", "// one\n");
+  write("src/kernels/rmsnormal.cpp", "// another kernel\n");
+  write("src/core/view.h", "// core\n");
+  write("experiments/ch07_memory/shared.h", "// one\n");
+  write("experiments/ch07_memory/x/x.h",
+        "#include \"kernels/rmsnorm.h\"\n  #  include \"../shared.h\"\n#include \"core/view.h\"\n");
+  const std::string before = hash();
+  write("src/kernels/rmsnormal.cpp", "// changed\n");
+  write("src/kernels/rmsnorm_test.cpp", "// changed\n");
+  write("src/core/view.h", "// changed\n");
+  EXPECT_EQ(hash(), before);
+  write("src/kernels/rmsnorm_cpu.cpp", "// two\n");
+  const std::string kernel = hash();
+  EXPECT_NE(kernel, before);
+  write("experiments/ch07_memory/shared.h", "// two\n");
+  EXPECT_NE(hash(), kernel);
+}
+
+TEST_F(SourceHashTest, DoesNotDependOnWhereTheTreeLies) {
+  const std::string before = hash();
+  const fs::path moved     = root_.string() + "_moved";
+  fs::copy(root_, moved, fs::copy_options::recursive);
+  EXPECT_EQ(hash_sources(moved, "experiments/ch07_memory/x"), before);
+  fs::remove_all(moved);
+}
+
+TEST_F(SourceHashTest, AMissingFolderIsAnError) {
+  EXPECT_THROW(hash_sources(root_, "experiments/ch99_nothing/x"), std::exception);
+}
+
+TEST(SourceTables, AreCompiledIn) {
+  EXPECT_EQ(source_hash("experiments/ch99_nothing/x"), "");
+  EXPECT_FALSE(build_compiler().empty());
+  EXPECT_NE(chapters_toml().find("[[chapter]]"), std::string_view::npos);
+  EXPECT_NE(labels_toml().find("[[label]]"), std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace fathom::lab

@@ -1,0 +1,30 @@
+// From samples to the numbers of a record.
+#pragma once
+
+#include <vector>
+
+#include "lab/defence.h"
+#include "lab/record.h"
+
+namespace fathom::lab {
+
+// Sets time, quantiles and the rates that follow from the declared work.
+void set_time(VariantRecord& record, const std::vector<double>& samples_ns);
+// Sets ratio and verdict; INCONCLUSIVE, without a ratio, where there are too few independent rounds for the
+// confidence.
+void set_ratio(VariantRecord& record, const std::vector<double>& log_ratios, double confidence);
+// What was caught has no time: a wrong answer is not a fast one.
+void set_caught(VariantRecord& record, const Caught& caught);
+// ln(baseline time / time), round by round.
+std::vector<double> log_ratios(const std::vector<double>& base, const std::vector<double>& samples);
+
+// For rounds that were not sampled by a TimedPoint: times and ratios of point.variants[v] from samples_ns[v];
+// the first variant is the baseline. Variants that are not ok keep their outcome and get no time.
+enum class RatioInterval {
+  order_statistics,
+  range
+};  // range: min..max of the paired ratios, for a handful of rounds
+void set_times_and_ratios(PointRecord& point, const std::vector<std::vector<double>>& samples_ns,
+                          RatioInterval interval);
+
+}  // namespace fathom::lab

@@ -1,0 +1,167 @@
+#include "lab/target.h"
+
+#include <gtest/gtest.h>
+
+#include "lab/source_hash.h"
+
+namespace fathom::lab {
+namespace {
+
+ExperimentInfo experiment(std::string id, std::vector<std::string> variants,
+                          std::vector<std::string> aliases = {}) {
+  ExperimentInfo info;
+  info.id      = std::move(id);
+  info.aliases = std::move(aliases);
+  for (std::string& variant : variants) {
+    VariantInfo v;
+    v.id = std::move(variant);
+    info.variants.push_back(v);
+  }
+  return info;
+}
+
+const std::vector<ExperimentInfo> kExperiments = {
+    experiment("ch05/prefetch_reader", {"baseline", "double_buffered"}, {"ch5:optimized_storage_cpu"}),
+    experiment("ch07/gather_sorted", {"baseline", "sorted"}),
+    experiment("ch07/transpose_cpu", {"naive", "tiled", "tiled_1t"}),
+    experiment("ch09/matmul_cpu", {"naive", "tiled_1t", "tiled_all"}),
+    experiment("labs/hopper_matmul/gemm", {"baseline", "tma"}),
+};
+const std::vector<Label> kLabels = {
+    {"ch10:cluster_multicast", "", "the clusters of ch10", {"needs_feature", "clusters"}},
+    {"ch10:warp_roles", "", "the pipelines of ch10", {"needs_cuda", ""}},
+    {"ch9:old_name", "ch09:matmul_cpu/tiled_1t", "", {}},
+};
+
+// "ch07/transpose_cpu{tiled} ..." or the error.
+std::string resolved(const std::vector<std::string>& names) {
+  const auto targets = resolve_targets(names, kExperiments, kLabels);
+  if (!targets) return targets.error().message;
+  std::string text;
+  for (const Selection& selection : targets->selections) {
+    text += (text.empty() ? "" : " ") + selection.experiment;
+    for (size_t v = 0; v < selection.variants.size(); ++v)
+      text += (v == 0 ? "{" : ",") + selection.variants[v];
+    if (!selection.variants.empty()) text += "}";
+  }
+  for (const Planned& planned : targets->planned)
+    text += " (" + planned.label + ": " + planned.skip.reason + ")";
+  return text;
+}
+
+TEST(Targets, NothingMeansEverything) {
+  EXPECT_EQ(resolve_targets({}, kExperiments, kLabels)->selections.size(), kExperiments.size());
+  EXPECT_TRUE(resolve_targets({}, {}, {})->selections.empty());
+}
+
+TEST(Targets, Grammar) {
+  EXPECT_EQ(resolved({"ch07"}), "ch07/gather_sorted ch07/transpose_cpu");
+  EXPECT_EQ(resolved({"ch7"}), "ch07/gather_sorted ch07/transpose_cpu");
+  EXPECT_EQ(resolved({"ch07:transpose_cpu"}), "ch07/transpose_cpu");
+  EXPECT_EQ(resolved({"ch07/transpose_cpu"}), "ch07/transpose_cpu");
+  EXPECT_EQ(resolved({"ch7:transpose_cpu/tiled"}), "ch07/transpose_cpu{tiled}");
+  EXPECT_EQ(resolved({"labs/hopper_matmul"}), "labs/hopper_matmul/gemm");
+  EXPECT_EQ(resolved({"labs/hopper_matmul:gemm/tma"}), "labs/hopper_matmul/gemm{tma}");
+  EXPECT_EQ(resolved({"labs"}), "labs/hopper_matmul/gemm");
+}
+
+TEST(Targets, GlobsStayWithinOnePartOfTheName) {
+  EXPECT_EQ(resolved({"ch0*"}), "ch05/prefetch_reader ch07/gather_sorted ch07/transpose_cpu ch09/matmul_cpu");
+  EXPECT_EQ(resolved({"ch0*:*_cpu"}), "ch07/transpose_cpu ch09/matmul_cpu");
+  EXPECT_EQ(resolved({"ch0*:*_cpu/*_1t"}), "ch07/transpose_cpu{tiled_1t} ch09/matmul_cpu{tiled_1t}");
+  EXPECT_EQ(resolved({"*/*/*/tma"}), "labs/hopper_matmul/gemm{tma}");
+}
+
+TEST(Targets, EachExperimentIsTakenOnce) {
+  EXPECT_EQ(resolved({"ch07:transpose_cpu/tiled", "ch07:transpose_cpu/naive", "ch7:transpose_cpu/tiled"}),
+            "ch07/transpose_cpu{tiled,naive}");
+  EXPECT_EQ(resolved({"ch07:transpose_cpu/tiled", "ch07"}), "ch07/gather_sorted ch07/transpose_cpu");
+  EXPECT_EQ(resolved({"ch07", "ch07:transpose_cpu/tiled"}), "ch07/gather_sorted ch07/transpose_cpu");
+}
+
+TEST(Targets, AliasesAndLabels) {
+  EXPECT_EQ(resolved({"ch5:optimized_storage_cpu"}), "ch05/prefetch_reader");
+  EXPECT_EQ(resolved({"ch05/optimized_storage_cpu/baseline"}), "ch05/prefetch_reader{baseline}");
+  EXPECT_EQ(resolved({"ch9:old_name"}), "ch09/matmul_cpu{tiled_1t}");
+  EXPECT_EQ(resolved({"ch10:cluster_multicast"}), " (ch10:cluster_multicast: needs_feature)");
+  EXPECT_EQ(resolved({"ch10"}), " (ch10:cluster_multicast: needs_feature) (ch10:warp_roles: needs_cuda)");
+}
+
+TEST(Targets, TheIdOfAResultSetsItsAxes) {
+  const auto targets = resolve_targets({"ch07/transpose_cpu/tiled?n=4096&dtype=f32"}, kExperiments, kLabels);
+  ASSERT_TRUE(targets) << targets.error().message;
+  ASSERT_EQ(targets->axes.size(), 2u);
+  EXPECT_EQ(targets->axes[0].name, "n");
+  EXPECT_EQ(targets->axes[0].values, std::vector<Value>{int64_t{4096}});
+  EXPECT_EQ(result_id("ch07/transpose_cpu", "tiled", Point({{"n", int64_t{4096}}, {"dtype", "f32"}})),
+            "ch07/transpose_cpu/tiled?n=4096&dtype=f32");
+  EXPECT_EQ(result_id("ch07/x", "y", Point()), "ch07/x/y");
+
+  EXPECT_TRUE(resolve_targets({"ch07?n=1", "ch09?n=1"}, kExperiments, kLabels));
+  const auto two = resolve_targets({"ch07?n=1", "ch09?n=2"}, kExperiments, kLabels);
+  ASSERT_FALSE(two);
+  EXPECT_NE(two.error().message.find("another point"), std::string::npos);
+  EXPECT_FALSE(resolve_targets({"ch07?n="}, kExperiments, kLabels));
+  EXPECT_FALSE(resolve_targets({"ch07?"}, kExperiments, kLabels));
+}
+
+TEST(Targets, AMisspeltOneNamesTheNearest) {
+  EXPECT_NE(resolved({"ch07:tranpose_cpu"}).find("did you mean 'ch07:transpose_cpu'"), std::string::npos);
+  EXPECT_NE(resolved({"transpose_cpu"}).find("did you mean 'ch07:transpose_cpu'"), std::string::npos);
+  EXPECT_NE(resolved({"ch10:cluster_mutlicast"}).find("'ch10:cluster_multicast'"), std::string::npos);
+  EXPECT_NE(resolved({"labs/hoper_matmul"}).find("'labs/hopper_matmul'"), std::string::npos);
+  const std::string variant = resolved({"ch07:transpose_cpu/tield"});
+  EXPECT_NE(variant.find("did you mean 'tiled'"), std::string::npos) << variant;
+  EXPECT_NE(variant.find("naive, tiled, tiled_1t"), std::string::npos) << variant;
+  const std::string far = resolved({"quantum_annealing"});
+  EXPECT_EQ(far.find("did you mean"), std::string::npos) << far;
+  EXPECT_NE(far.find("fathom list"), std::string::npos) << far;
+  for (const char* odd : {"", ":", "/", "ch07:transpose_cpu/tiled/more", "?n=1"})
+    EXPECT_FALSE(resolve_targets({odd}, kExperiments, kLabels)) << odd;
+}
+
+TEST(EditDistance, CountsEdits) {
+  EXPECT_EQ(edit_distance("", ""), 0);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("abc", ""), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("tield", "tiled"), 1);  // a swap of neighbours is one slip
+  EXPECT_EQ(edit_distance("ab", "ba"), 1);
+  EXPECT_EQ(edit_distance("flaw", "lawn"), edit_distance("lawn", "flaw"));
+}
+
+TEST(Labels, EveryOneIsATargetOrATypedPlan) {
+  const auto labels = parse_labels(labels_toml());
+  ASSERT_TRUE(labels) << labels.error().message;
+  EXPECT_EQ(labels->size(), 63u);
+  std::vector<ExperimentInfo> targets;  // stand-ins for what the table names
+  for (const Label& label : *labels)
+    if (!label.target.empty()) {
+      std::string id = label.target;
+      std::replace(id.begin(), id.end(), ':', '/');
+      targets.push_back(experiment(id, {"baseline"}));
+    }
+  for (const Label& label : *labels) {
+    const auto found = resolve_targets({label.name}, targets, *labels);
+    ASSERT_TRUE(found) << found.error().message;
+    if (label.target.empty()) {
+      ASSERT_EQ(found->planned.size(), 1u) << label.name;  // a label is nobody else's prefix
+      EXPECT_TRUE(found->planned[0].skip.reason.starts_with("needs_")) << label.name;
+    } else {
+      EXPECT_EQ(found->selections.size(), 1u) << label.name;
+    }
+  }
+}
+
+TEST(Labels, BrokenTablesNameTheLine) {
+  EXPECT_NE(parse_labels("[[label]\n").error().message.find("line 1"), std::string::npos);
+  EXPECT_NE(parse_labels("").error().message.find("no [[label]]"), std::string::npos);
+  EXPECT_NE(parse_labels("[[label]]\nname = \"a\"\n").error().message.find("either a target or a plan"),
+            std::string::npos);
+  EXPECT_NE(
+      parse_labels("[[label]]\nname = \"a\"\nplanned = \"b\"\n").error().message.find("type of its skip"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace fathom::lab

@@ -1,0 +1,516 @@
+#include "lab/timed_point.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/run_on.h"
+#include "lab/summary.h"
+#include "measure/clock.h"
+#include "measure/interval.h"
+#include "measure/latin_square.h"
+#include "measure/noise.h"
+#include "measure/statistics.h"
+
+namespace fathom::lab {
+namespace {
+
+constexpr double kEpochNs          = 1e6;   // a sample lasts at least this long
+constexpr int64_t kTimedChecks     = 7;     // timed calls that are verified, for each variant
+constexpr int64_t kCheckedElements = 192;   // of each: 7 x 192 > 1,024
+constexpr double kPrecision        = 0.01;  // half-width of the ratio's interval at which we stop
+constexpr int64_t kFewestRounds    = 20;
+constexpr int64_t kFewestWhenSlow  = 12;  // where 20 would take too long
+constexpr double kExtraWork        = 0.05;
+
+int64_t wall_ns() { return measure::now_ns(measure::Clock::wall); }
+int64_t cpu_ns() { return measure::now_ns(measure::Clock::thread_cpu); }
+
+std::map<std::string, double> to_map(const measure::Noise& noise) {
+  std::map<std::string, double> map;
+  if (noise.steal_s) map["steal_ms"] = *noise.steal_s * 1e3;
+  if (noise.cpu_pressure_s) map["cpu_pressure_ms"] = *noise.cpu_pressure_s * 1e3;
+  if (noise.run_delay_s) map["run_delay_ms"] = *noise.run_delay_s * 1e3;
+  if (noise.involuntary_switches)
+    map["involuntary_switches"] = static_cast<double>(*noise.involuntary_switches);
+  if (noise.minor_faults) map["minor_faults"] = static_cast<double>(*noise.minor_faults);
+  if (noise.major_faults) map["major_faults"] = static_cast<double>(*noise.major_faults);
+  return map;
+}
+
+double median_of(const std::vector<double>& values) { return values.empty() ? 0 : measure::median(values); }
+
+uint64_t mix(uint64_t z) {  // splitmix64
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+ThreadPool& Pools::of(int threads) {
+  if (threads == kAllThreads) threads = host_threads_;
+  auto& pool = pools_[threads];
+  if (!pool) pool = std::make_unique<ThreadPool>(ThreadPool::Options{.threads = threads, .cpus = cpus_});
+  return *pool;
+}
+
+uint64_t Seeds::next() { return mix(run_ + 0x9E3779B97F4A7C15ull * ++count_); }
+
+InputSets::InputSets(const ExperimentInfo& experiment, const Point& at, int count, Seeds& seeds)
+    : seeds_(seeds), histories_(count), checksums_(count) {
+  for (int set = 0; set < count; ++set) {
+    problems_.push_back(experiment.make(at));
+    refill(set);
+  }
+}
+
+void InputSets::refill(int set) { refill_with(set, seeds_.next()); }
+
+void InputSets::refill_with(int set, uint64_t seed) {
+  SeedHistory& history = histories_[set];
+  if (history.present != 0 && history.present != seed) history.earlier.push_back(history.present);
+  history.present = seed;
+  problems_[set]->arena().fill(seed);
+  checksums_[set] = problems_[set]->arena().input_checksum();
+}
+
+int64_t InputSets::prepare(int variant, Context& context) {
+  const uint64_t seed = seeds_.next();
+  refill_with(0, seed);
+  for (SeedHistory& history : histories_) history.prepared = seed;
+  problems_[0]->arena().poison(0);
+  const int64_t start = wall_ns();
+  problems_[0]->prepare(variant, context);
+  const int64_t elapsed = wall_ns() - start;
+  for (int set = 1; set < size(); ++set) problems_[set]->bind(variant, *problems_[0]);
+  refill(0);
+  return elapsed;
+}
+
+std::optional<Caught> InputSets::overlap() {
+  for (auto& problem : problems_)
+    if (const auto found = problem->arena().overlap()) return Caught{Outcome::wrong, "overlap", *found};
+  return std::nullopt;
+}
+
+TimedPoint::TimedPoint(const ExperimentInfo& experiment, const MeasureOptions& options, const Point& at,
+                       Pools& pools, Seeds& seeds, Events& events, double budget_s)
+    : experiment_(experiment),
+      options_(options),
+      at_(at),
+      pools_(pools),
+      seeds_(seeds),
+      events_(events),
+      budget_s_(budget_s) {}
+
+PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
+  events_.phase("", "prepare", 0);
+  sets_.emplace(experiment_, at_, experiment_.sets, seeds_);
+  build_rotation(records);
+  prepare_and_warm_up();
+  calibrate();
+  compare_fresh_with_repeated();
+  run_rounds();
+  compare_whole_outputs();
+  check_floors();
+  return summarise(std::move(records));
+}
+
+PointRecord TimedPoint::run_once(std::vector<VariantRecord> records) {
+  sets_.emplace(experiment_, at_, 1, seeds_);
+  for (size_t v = 0; v < records.size(); ++v) {
+    if (records[v].status != Outcome::ok) continue;
+    Entry entry{.role = Role::variant, .variant = static_cast<int>(v), .name = records[v].id};
+    entry.caught = sets_->overlap();
+    if (entry.alive() && info(entry).has_prepare) prepare(entry);
+    phase_ = "measure";
+    if (entry.alive()) sample(entry, 1, 0, true, true);
+    entries_.push_back(std::move(entry));
+  }
+  rounds_  = 1;
+  stopped_ = "rounds";
+  return summarise(std::move(records));
+}
+
+// Threads that a library starts here are free to run anywhere.
+void TimedPoint::prepare(Entry& entry) {
+  events_.phase(entry.name, "prepare", 0);
+  std::optional<RunOn> free;
+  if (info(entry).kind == Kind::library) free.emplace(pools_.cpus());
+  Context on   = context(entry);
+  entry.caught = guarded([&] { entry.prepare_ns = sets_->prepare(entry.variant, on); });
+}
+
+void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
+  std::vector<int> thread_counts;
+  for (size_t v = 0; v < records.size(); ++v) {
+    if (records[v].status != Outcome::ok) continue;
+    if (options_.run.aa && !entries_.empty()) break;
+    Entry entry{.role = Role::variant, .variant = static_cast<int>(v), .name = records[v].id};
+    if (const auto overlap = sets_->overlap()) entry.caught = overlap;
+    entries_.push_back(std::move(entry));
+    const int threads = pools_.of(records[v].threads).threads();
+    if (std::find(thread_counts.begin(), thread_counts.end(), threads) == thread_counts.end())
+      thread_counts.push_back(threads);
+  }
+  if (entries_.empty()) return;
+  baseline_           = 0;
+  const int reference = entries_[0].variant;
+  entries_.push_back({.role = Role::clone, .variant = reference, .name = "again"});
+  if (options_.run.aa)
+    entries_.push_back({.role = Role::heavier_clone, .variant = reference, .name = "heavier"});
+  if (!has_control(experiment_.limit) || options_.run.aa) return;
+  for (const int threads : thread_counts) {
+    entries_.push_back(
+        {.role = Role::control, .variant = static_cast<int>(controls_.size()), .name = "control"});
+    controls_.emplace_back(experiment_.limit, (*sets_)[0].cost(), working_set(), threads, pools_.of(threads));
+  }
+}
+
+// What a call touches: no more than the arena holds, nor than it must move where memory is the subject.
+int64_t TimedPoint::working_set() {
+  const Problem& problem = (*sets_)[0];
+  const Cost cost        = problem.cost();
+  const int64_t held     = problem.arena().input_bytes() + problem.arena().output_bytes();
+  if (cost.working_set > 0) return cost.working_set;
+  return experiment_.limit == Limit::memory ? std::min(held, cost.read + cost.written) : held;
+}
+
+void TimedPoint::prepare_and_warm_up() {
+  for (Entry& entry : entries_) {
+    if (entry.role == Role::control || !entry.alive()) continue;
+    if (entry.role == Role::variant && info(entry).has_prepare) prepare(entry);
+    // Verified calls on every set until two in a row agree within 10 %: caches, pages and a library's pool
+    // are warm.
+    phase_                 = "warm up";
+    double last            = 0;
+    const int64_t at_least = options_.run.warmup >= 0 ? options_.run.warmup : sets_->size();
+    const int64_t at_most  = options_.run.warmup >= 0 ? options_.run.warmup : 20;
+    const int64_t began    = wall_ns();
+    for (int64_t call = 0; call < std::max<int64_t>(1, at_most) && entry.alive(); ++call) {
+      sample(entry, 1, static_cast<int>(call % sets_->size()), call < sets_->size(), false);
+      if (!entry.alive()) break;
+      const double now  = entry.wall_ns.back();
+      entry.warm_ns     = call == 0 ? now : std::min(entry.warm_ns, now);
+      const bool steady = std::abs(now - last) < 0.1 * now;
+      last              = now;
+      if (call + 1 >= at_least && (steady || wall_ns() - began > 300'000'000)) break;
+    }
+    entry.clock_ns.clear();
+    entry.wall_ns.clear();
+  }
+  if (baseline_ >= 0 && !entries_[baseline_].alive()) {
+    // Without its baseline the point has no ratios; the clone would fail alike.
+    for (Entry& entry : entries_)
+      if (entry.role == Role::clone) entry.caught = entries_[baseline_].caught;
+  }
+}
+
+void TimedPoint::calibrate() {
+  if (options_.run.iterations > 0) {
+    calls_ = options_.run.iterations;
+  } else if (experiment_.cache != Cache::cold && !options_.run.cold_start) {
+    // Twice, the second time from samples of the length that the first time found: a lone call runs colder
+    // than a row.
+    for (int pass = 0; pass < 2; ++pass) {
+      double fastest = std::numeric_limits<double>::max(), sum = 0;
+      for (const Entry& entry : entries_) {
+        if (entry.role == Role::control || !entry.alive()) continue;
+        fastest = std::min(fastest, entry.warm_ns);
+        sum += entry.warm_ns;
+      }
+      if (sum == 0) break;
+      // Long enough for the clock in the fastest variant, short enough for 40 rounds of all.
+      const double wanted = std::ceil(kEpochNs / std::max(fastest, 1.0));
+      calls_              = static_cast<int64_t>(std::max(1.0, std::min(wanted, budget_s_ * 1e9 / 40 / sum)));
+      if (calls_ == 1 || pass == 1) break;
+      for (Entry& entry : entries_) {
+        if (entry.role == Role::control || !entry.alive()) continue;
+        sample(entry, calls_, 0, false, false);
+        if (!entry.alive()) continue;
+        entry.warm_ns = entry.wall_ns.back();
+        entry.clock_ns.clear();
+        entry.wall_ns.clear();
+      }
+    }
+  }
+  if (baseline_ >= 0) extra_ns_ = kExtraWork * entries_[baseline_].warm_ns * static_cast<double>(calls_);
+}
+
+void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, bool timed) {
+  const int sets      = sets_->size();
+  const bool one_set  = experiment_.cache == Cache::hot;
+  Context on          = context(entry);
+  const int set_count = one_set ? 1 : static_cast<int>(std::min<int64_t>(calls, sets));
+  const auto set_of   = [&](int64_t call) {
+    return one_set ? first_set : static_cast<int>((first_set + call) % sets);
+  };
+  events_.phase(info(entry).id, phase_, fraction_);
+  nonce_ = (nonce_ + 1) & 0xFFFF;
+  for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
+  if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
+  // A library brings its own threads, and they start where we are allowed to be at its first calls.
+  std::optional<RunOn> free;
+  if (info(entry).kind == Kind::library && info(entry).threads != 1) free.emplace(pools_.cpus());
+  wait_until_quiet();
+  // Whoever has workers finds them awake: waking them is a lesson of its own, not part of every other.
+  if (on.pool.threads() > 1) on.pool.run([](int) {});
+
+  const ThreadAudit before = ThreadAudit::now();
+  const int64_t cpu0       = cpu_ns();
+  const int64_t wall0      = wall_ns();
+  const auto thrown        = guarded([&] {
+    for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
+    if (entry.role == Role::heavier_clone) do_extra_work(extra_ns_);
+  });
+  const int64_t wall1      = wall_ns();
+  const int64_t cpu1       = cpu_ns();
+  const ThreadAudit after  = ThreadAudit::now();
+
+  const double wall = static_cast<double>(wall1 - wall0) / static_cast<double>(calls);
+  entry.wall_ns.push_back(wall);
+  entry.clock_ns.push_back(
+      experiment_.clock == Clock::cpu ? static_cast<double>(cpu1 - cpu0) / static_cast<double>(calls) : wall);
+  entry.caught = thrown ? thrown : audit_threads(info(entry), before, after);
+  if (entry.caught) return;
+
+  for (int s = 0; s < set_count && !entry.caught; ++s) {
+    const int set = set_of(s);
+    if (!look) {
+      // Cheap enough for every sample.
+      if (const auto broken = (*sets_)[set].arena().broken_guard()) {
+        entry.caught = Caught{Outcome::wrong, "guard_band", *broken};
+        (*sets_)[set].arena().repair_guards();
+      }
+      continue;
+    }
+    const Inspection seen = inspect((*sets_)[set], sets_->history(set), sets_->checksum(set),
+                                    {.sample = kCheckedElements, .seed = seeds_.next()}, timed);
+    entry.caught          = seen.caught;
+    if (timed) entry.elements += seen.elements();
+    for (const Finding& finding : seen.findings) {
+      entry.largest_tolerance = std::max(entry.largest_tolerance, finding.tolerance);
+      if (finding.max_error >= entry.max_error) {
+        entry.max_error = finding.max_error;
+        entry.tolerance = finding.tolerance;
+      }
+    }
+  }
+  if (look && timed) ++entry.checked;
+}
+
+// A multiply-add chain of known speed: work, not waiting, so that a busy neighbour slows it as it slows the
+// rest.
+void TimedPoint::do_extra_work(double ns) {
+  static const double ns_per_step = [] {
+    constexpr int64_t kSteps = 2'000'000;
+    double x                 = 1;
+    const int64_t start      = cpu_ns();
+    for (int64_t i = 0; i < kSteps; ++i) x = x * 0.999999 + 1e-9;
+    static std::atomic<double> sink;
+    sink = x;
+    return static_cast<double>(cpu_ns() - start) / static_cast<double>(kSteps);
+  }();
+  double x = 1;
+  for (auto i = static_cast<int64_t>(ns / ns_per_step); i > 0; --i) x = x * 0.999999 + 1e-9;
+  static std::atomic<double> sink;
+  sink = x;
+}
+
+// Pairs of calls on one set: inputs never seen before, then the very same again, refilled in the same way
+// both times. An honest call takes the same time; a memo answers the second from what it kept.
+void TimedPoint::compare_fresh_with_repeated() {
+  constexpr int kPairs         = 7;
+  constexpr double kBudgetNs   = 0.4e9;
+  constexpr double kSuspicious = 1.5, kEvery = 1.2;
+  if (calls_ == 1 && experiment_.cache != Cache::hot)
+    return;  // every timed call gets values of its own anyway
+  for (Entry& entry : entries_) {
+    if (entry.role != Role::variant || !entry.alive()) continue;
+    phase_ = "compare fresh with repeated inputs";
+    std::vector<double> ratios;
+    const int64_t began = wall_ns();
+    while (ratios.size() < kPairs && entry.alive()) {
+      const uint64_t seed = seeds_.next();
+      sets_->refill_with(0, seed);
+      sample(entry, 1, 0, false, false);
+      sets_->refill_with(0, seed);
+      if (entry.alive()) sample(entry, 1, 0, true, true);
+      if (!entry.alive()) break;
+      const size_t n = entry.wall_ns.size();
+      ratios.push_back(entry.wall_ns[n - 2] / entry.wall_ns[n - 1]);
+      if (ratios.size() >= 5 && wall_ns() - began > kBudgetNs) break;
+    }
+    entry.clock_ns.clear();
+    entry.wall_ns.clear();
+    entry.checked = entry.elements = 0;  // these calls were checked, but no time of theirs is reported
+    if (!entry.alive()) continue;
+    const bool every = std::all_of(ratios.begin(), ratios.end(), [](double r) { return r > kEvery; });
+    if (every && median_of(ratios) > kSuspicious)
+      entry.caught = Caught{
+          Outcome::invalid, "fresh_inputs",
+          fmt::format("a call on inputs seen before is {:.1f}x faster than on fresh ones: it remembers",
+                      median_of(ratios))};
+  }
+}
+
+std::vector<double> TimedPoint::log_ratios(const Entry& entry) const {
+  return lab::log_ratios(entries_[baseline_].clock_ns, entry.clock_ns);
+}
+
+double TimedPoint::confidence() const {
+  int compared = 0;
+  for (const Entry& entry : entries_)
+    compared += entry.role == Role::variant && entry.alive() && &entry != &entries_[baseline_];
+  return measure::bonferroni(0.95, std::max(1, compared));
+}
+
+bool TimedPoint::enough_checked() const {
+  return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.role != Role::variant || !entry.alive() || entry.checked >= kTimedChecks;
+  });
+}
+
+bool TimedPoint::precise_enough(bool minimum_only) const {
+  for (const Entry& entry : entries_) {
+    if (entry.role == Role::control || !entry.alive() || &entry == &entries_[baseline_]) continue;
+    const bool clone    = entry.role == Role::clone;
+    const auto interval = measure::median_interval(log_ratios(entry), clone ? 0.99 : confidence());
+    if (!interval) return false;
+    if (!minimum_only && (interval->hi - interval->lo) / 2 > kPrecision) return false;
+  }
+  return true;
+}
+
+void TimedPoint::run_rounds() {
+  if (baseline_ < 0) {
+    stopped_ = "nothing to time";
+    return;
+  }
+  const bool quick            = options_.run.quick;
+  const int64_t cap           = options_.run.repeat > 0 ? options_.run.repeat : quick ? 40 : 400;
+  const int64_t fewest        = std::min(cap, kFewestRounds);
+  const int64_t began         = wall_ns();
+  const auto elapsed_s        = [&] { return static_cast<double>(wall_ns() - began) * 1e-9; };
+  const measure::Noise before = measure::read_noise();
+  const uint64_t order_seed   = seeds_.next();
+  double refill_share         = 0;  // of a round, when every set is refilled
+  for (rounds_ = 0; rounds_ < cap;) {
+    const int64_t round_began = wall_ns();
+    const int first_set       = static_cast<int>(rounds_ % sets_->size());
+    const bool all_sets       = calls_ > 1 && refill_share < 0.1;
+    for (int s = 0; s < (all_sets ? sets_->size() : 1); ++s) sets_->refill((first_set + s) % sets_->size());
+    const double refill_ns = static_cast<double>(wall_ns() - round_began) * (all_sets ? 1 : sets_->size());
+
+    for (const int e : measure::round_order(static_cast<int>(entries_.size()), rounds_, order_seed)) {
+      Entry& entry = entries_[e];
+      if (!entry.alive()) continue;
+      phase_    = "measure";
+      fraction_ = std::max(elapsed_s() / budget_s_, static_cast<double>(rounds_) / static_cast<double>(cap));
+      if (entry.role == Role::control) {
+        events_.phase("", phase_, fraction_);
+        entry.rates.push_back(controls_[entry.variant].sample());
+        continue;
+      }
+      // Which calls are verified is decided here, round by round: often at first, then now and then.
+      const bool look =
+          entry.role == Role::variant && seeds_.next() % (entry.checked < kTimedChecks ? 2 : 16) == 0;
+      sample(entry, calls_, first_set, look, true);
+    }
+    ++rounds_;
+    refill_share = refill_ns / static_cast<double>(wall_ns() - round_began);
+    if (!entries_[baseline_].alive()) {
+      stopped_ = "baseline failed";
+      break;
+    }
+    const bool out_of_time = elapsed_s() > budget_s_;
+    const bool minimum =
+        rounds_ >= (out_of_time ? std::min(fewest, kFewestWhenSlow) : fewest) && enough_checked();
+    if (!minimum || !precise_enough(true)) {
+      if (elapsed_s() < 8 * budget_s_) continue;
+      stopped_ = "time";
+      break;
+    }
+    if (out_of_time) {
+      stopped_ = "time";
+      break;
+    }
+    if (rounds_ % 10 == 0 && elapsed_s() > 0.3 && precise_enough(false)) {
+      stopped_ = "precision";
+      break;
+    }
+  }
+  if (stopped_.empty()) stopped_ = "rounds";
+  noise_ = to_map(measure::growth(before, measure::read_noise()));
+}
+
+void TimedPoint::compare_whole_outputs() {
+  if (baseline_ < 0 || !entries_[baseline_].alive()) return;
+  std::vector<std::byte> theirs;
+  Arena& arena = (*sets_)[0].arena();
+  for (Entry& entry : entries_) {
+    if (entry.role != Role::variant || !entry.alive()) continue;
+    phase_ = "compare whole outputs";
+    sample(entry, 1, 0, false, true);
+    entry.clock_ns.pop_back();
+    entry.wall_ns.pop_back();
+    if (!entry.alive()) continue;
+    if (&entry == &entries_[baseline_]) {
+      arena.copy_outputs_to(theirs);
+      continue;
+    }
+    Checker checker({.sample = 0, .seed = 0, .twin = [&](const void* output) {
+                       return static_cast<const void*>(theirs.data() + arena.offset_in_copy(output));
+                     }});
+    (*sets_)[0].check(checker);
+    // Both sides may err by the tolerance, and the largest tolerance was seen on a sample only.
+    const double allowed = 8 * std::max(entry.largest_tolerance, entries_[baseline_].largest_tolerance);
+    for (const Finding& finding : checker.findings())
+      if (finding.nans > 0 || finding.max_error > allowed)
+        entry.caught =
+            Caught{Outcome::wrong, "whole_output",
+                   fmt::format(
+                       "{} differs from the baseline's by {:.3g} somewhere ({} of {} elements differ at all)",
+                       finding.output, finding.max_error, finding.wrong, finding.elements)};
+  }
+}
+
+void TimedPoint::check_floors() {
+  const Cost cost = (*sets_)[0].cost();
+  for (Entry& entry : entries_) {
+    if (entry.role != Role::variant || !entry.alive() || entry.clock_ns.empty()) continue;
+    const auto floor = floor_ns(cost, working_set(), pools_.of(info(entry).threads).threads());
+    if (!floor) continue;
+    double best = median_of(entry.wall_ns);
+    if (best >= 0.9 * *floor) continue;
+    // Once more before we call it impossible: the first time may have been the machine's hiccup, or the floor
+    // too high.
+    phase_ = "probe again";
+    std::vector<double> again;
+    for (int i = 0; i < 5 && entry.alive(); ++i) {
+      sample(entry, calls_, i % sets_->size(), false, true);
+      again.push_back(entry.wall_ns.back());
+      entry.clock_ns.pop_back();
+      entry.wall_ns.pop_back();
+    }
+    double seen = 0;
+    for (const Entry& control : entries_)
+      if (control.role == Role::control && !control.rates.empty() &&
+          controls_[control.variant].threads() >= pools_.of(info(entry).threads).threads())
+        seen = std::max(seen, *std::max_element(control.rates.begin(), control.rates.end()));
+    double limit = *floor;
+    if (seen > 0) limit = std::min(limit, controls_[0].limit_ns(seen));
+    if (median_of(again) < 0.9 * limit)
+      entry.caught =
+          Caught{Outcome::invalid, "floor",
+                 fmt::format("{:.3g} ns a call; the declared work takes at least {:.3g} ns on this machine",
+                             median_of(again), limit)};
+  }
+}
+
+}  // namespace fathom::lab

@@ -1,0 +1,49 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include "lab/target.h"
+
+namespace fathom::cli {
+namespace {
+
+// The verb, or part of a verb, that the arguments chose; `app` itself when none.
+const CLI::App& chosen(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands()) return chosen(*verb);
+  return app;
+}
+
+std::vector<std::string> long_flags(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+}  // namespace
+
+void add_environment_variables(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty()) continue;
+    std::string name = option->get_lnames().front();
+    if (name == "help" || name == "version") continue;
+    for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    option->envname("FATHOM_" + name);
+  }
+  for (CLI::App* verb : app.get_subcommands({})) add_environment_variables(*verb);
+}
+
+std::string suggestion(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App& verb = chosen(app);
+  std::vector<std::string> verbs;
+  for (const CLI::App* part : verb.get_subcommands({})) verbs.push_back(part->get_name());
+  for (const std::string& argument : arguments) {
+    const bool flag        = argument.starts_with("-");
+    const std::string name = argument.substr(0, argument.find('='));
+    const std::string near = lab::nearest(name, flag ? long_flags(verb) : verbs);
+    if (!near.empty() && near != name) return fmt::format("did you mean '{}'?", near);
+  }
+  return "";
+}
+
+}  // namespace fathom::cli

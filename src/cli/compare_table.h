@@ -1,0 +1,18 @@
+// Comparisons of runs as tables.
+#pragma once
+
+#include <string>
+
+#include "cli/table.h"
+#include "lab/compare.h"
+
+namespace fathom::cli {
+
+enum class Display { simple, intervals, explain };
+
+// simple: verdicts; intervals: with what they rest on; explain: with the reason in words.
+Table compare_table(const lab::Comparison& comparison, Display display);
+Table compare_values(const lab::Comparison& comparison);  // plain numbers
+std::string compare_summary(const lab::Comparison& comparison);
+
+}  // namespace fathom::cli

@@ -1,0 +1,165 @@
+// fathom diff: two variants side by side, the source that differs and the time that follows.
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "cli/run_folder.h"
+#include "cli/selection.h"
+#include "cli/source_tree.h"
+#include "cli/usage.h"
+#include "cli/variant_source.h"
+#include "cli/verbs.h"
+#include "lab/compare.h"
+#include "lab/expectation.h"
+#include "lab/quantity.h"
+#include "lab/registry.h"
+#include "machine/identity.h"
+
+namespace fathom::cli {
+namespace {
+
+struct DiffFlags {
+  std::vector<std::string> names;
+  std::string artifacts = "artifacts", results, source_dir;
+};
+
+struct Side {
+  const lab::ExperimentInfo* experiment;
+  std::string variant;
+};
+
+Side side(const std::string& name) {
+  const lab::Targets targets = selected({.names = {name}});
+  if (targets.selections.size() != 1 || targets.selections.front().variants.size() != 1)
+    throw UsageError(fmt::format("'{}' is not one variant; write it as ch07:transpose_cpu/tiled", name));
+  return {lab::find_experiment(targets.selections.front().experiment),
+          targets.selections.front().variants.front()};
+}
+
+// "A/x B/y", or "E x y".
+std::pair<Side, Side> sides(const std::vector<std::string>& names) {
+  if (names.size() == 3) return {side(names[0] + "/" + names[1]), side(names[0] + "/" + names[2])};
+  return {side(names[0]), side(names[1])};
+}
+
+// Straight to our standard output. diff's own exit code 1 only says that the files differ.
+void print_diff(const std::string& a, const std::string& b) {
+  std::fflush(stdout);
+  const char* argv[] = {"diff", "-u", a.c_str(), b.c_str(), nullptr};
+  pid_t pid          = 0;
+  if (const int error = posix_spawnp(&pid, "diff", nullptr, nullptr, const_cast<char**>(argv), environ);
+      error != 0)
+    throw UsageError(fmt::format("cannot start diff: {}; install diffutils", std::strerror(error)));
+  int status = 0;
+  while (waitpid(pid, &status, 0) == -1 && errno == EINTR) {
+  }
+}
+
+void print_sources(const DiffFlags& flags, const Side& a, const Side& b) {
+  const auto root = flags.source_dir.empty() ? find_source_tree() : std::optional(flags.source_dir);
+  if (!root) {
+    fmt::print("The sources are not here: run it in the source tree, or name that with --source-dir.\n");
+    return;
+  }
+  const auto file_a = variant_source(*root, *a.experiment, a.variant);
+  const auto file_b = variant_source(*root, *b.experiment, b.variant);
+  for (const auto* file : {&file_a, &file_b})
+    if (!*file) {
+      fmt::print("{}\n", file->error().message);
+      return;
+    }
+  if (*file_a == *file_b)
+    fmt::print("Both variants live in {}; they differ in how experiment.cpp declares them.\n", *file_a);
+  else
+    print_diff(*file_a, *file_b);
+}
+
+const lab::VariantRecord* find_variant(const lab::PointRecord& point, const std::string& id) {
+  for (const lab::VariantRecord& variant : point.variants)
+    if (variant.id == id) return &variant;
+  return nullptr;
+}
+
+const lab::ExperimentRecord* find_experiment_in(const lab::RunRecord& run, const std::string& id) {
+  for (const lab::ExperimentRecord& experiment : run.experiments)
+    if (experiment.id == id && !experiment.points.empty()) return &experiment;
+  return nullptr;
+}
+
+std::string ratio(const lab::VariantRecord& variant) {
+  return variant.ratio ? lab::ratio_text(variant.ratio->median) : "";
+}
+
+// Of one run, where both were measured side by side.
+Table measured(const lab::RunRecord& run, const Side& a, const Side& b) {
+  Table table{.columns = {{"at"},
+                          {a.variant, true},
+                          {b.variant, true},
+                          {"A / B [at most]", true},
+                          {"A to baseline", true},
+                          {"B to baseline", true}},
+              .rows    = {}};
+  const auto* in_a = find_experiment_in(run, a.experiment->id);
+  const auto* in_b = find_experiment_in(run, b.experiment->id);
+  if (!in_a || !in_b) return table;
+  for (const lab::PointRecord& point_a : in_a->points)
+    for (const lab::PointRecord& point_b : in_b->points) {
+      const auto *va = find_variant(point_a, a.variant), *vb = find_variant(point_b, b.variant);
+      if (!(point_a.at == point_b.at) || !va || !vb) continue;
+      const auto change = lab::quotient(va->time_ns, vb->time_ns);
+      if (!change) continue;
+      table.rows.push_back({point_a.at.to_string(), lab::time_text(va->time_ns->median),
+                            lab::time_text(vb->time_ns->median),
+                            lab::ratio_text(change->median) + " " +
+                                lab::ratio_interval_text(change->median, change->lo, change->hi),
+                            ratio(*va), ratio(*vb)});
+    }
+  return table;
+}
+
+// The newest run that holds both, else this machine's records.
+void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
+  const auto folders = run_folders(flags.artifacts);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    const auto run = lab::read_run(*folder);
+    if (!run) continue;
+    if (const Table table = measured(*run, a, b); !table.rows.empty()) {
+      fmt::print("\nMeasured in {} (above 1, {} is faster)\n\n{}", *folder, b.variant, to_text(table));
+      return;
+    }
+  }
+  const std::string results = flags.results.empty() ? default_results() : flags.results;
+  lab::RunRecord recorded;
+  if (const auto records = lab::read_expectations(results, machine::machine_id()))
+    for (const lab::Expectation& record : *records)
+      recorded.experiments.push_back(record.record.experiments.front());
+  if (const Table table = measured(recorded, a, b); !table.rows.empty())
+    fmt::print("\nRecorded under {} (above 1, {} is faster)\n\n{}", results, b.variant, to_text(table));
+  else
+    fmt::print("\nNot measured yet: fathom run {}{}\n", a.experiment->id,
+               a.experiment == b.experiment ? "" : " " + b.experiment->id);
+}
+
+}  // namespace
+
+void add_diff(CLI::App& app, int& exit_code) {
+  auto flags     = std::make_shared<DiffFlags>();
+  CLI::App& verb = *app.add_subcommand("diff", "Show how two variants differ, in source and in time");
+  verb.add_option("names", flags->names, "ch07:x/a ch07:x/b, or ch07:x a b")->required()->expected(2, 3);
+  add_artifacts_flag(verb, flags->artifacts);
+  verb.add_option("--results-dir", flags->results, "Where records of machines are kept (default: results)");
+  verb.add_option("--source-dir", flags->source_dir, "The source tree (default: the one around this folder)");
+  verb.callback([flags, &exit_code] {
+    const auto [a, b] = sides(flags->names);
+    print_sources(*flags, a, b);
+    print_measured(*flags, a, b);
+    exit_code = 0;
+  });
+}
+
+}  // namespace fathom::cli

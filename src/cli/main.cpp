@@ -1,0 +1,86 @@
+// fathom: measures how fast this machine could go, and shows which technique closes the gap.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string_view>
+
+#include "cli/arguments.h"
+#include "cli/doctor.h"
+#include "cli/measuring.h"
+#include "cli/usage.h"
+#include "cli/verbs.h"
+#include "lab/source_hash.h"
+#include "lab/supervisor.h"
+
+namespace fathom::cli {
+namespace {
+
+constexpr int kUsage = 5, kCrash = 6;  // lab/record.h
+
+std::string version() {
+  return fmt::format("fathom {} ({}{}, {})", FATHOM_VERSION,
+                     lab::build_commit().empty() ? "no commit" : lab::build_commit(),
+                     lab::build_dirty() ? "+" : "", lab::build_compiler());
+}
+
+std::string name_of(const CLI::App& app) {
+  std::string name = "fathom";
+  for (const CLI::App* part = &app; !part->get_subcommands().empty(); part = part->get_subcommands().front())
+    name += " " + part->get_subcommands().front()->get_name();
+  return name;
+}
+
+int misused(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+  const std::string near = suggestion(app, arguments.empty() ? app.remaining(true) : arguments);
+  fmt::print(stderr, "{}: {}{}{}\nSee `{} --help`.\n", name_of(app), error.what(), near.empty() ? "" : "; ",
+             near, name_of(app));
+  return kUsage;
+}
+
+int main(int argc, char** argv) {
+  program_arguments().assign(argv, argv + argc);
+  int exit_code = 0;
+  CLI::App app("Measures how fast this machine could go, and shows which technique closes the gap.",
+               "fathom");
+  app.set_version_flag("--version", version());
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 ok, 1 regression or missed expectation, 2 wrong output, 3 invalid measurement,\n"
+      "4 nothing but skips, 5 usage, 6 crash, time-out or memory. Every flag can be set by FATHOM_<FLAG>.");
+  add_list(app, exit_code);
+  add_run(app, exit_code);
+  add_verify(app, exit_code);
+  add_compare(app, exit_code);
+  add_expect(app, exit_code);
+  add_report(app, exit_code);
+  add_doctor(app, exit_code);
+  add_roofline(app, exit_code);
+  add_diff(app, exit_code);
+  add_techniques(app, exit_code);
+  add_history(app, exit_code);
+  add_environment_variables(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // Nothing but a misspelt verb: CLI11 only says that a verb is missing.
+    return misused(app, error, argc > 1 ? std::vector<std::string>{argv[1]} : std::vector<std::string>());
+  } catch (const CLI::ParseError& error) {
+    return misused(app, error, {});
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "{}: {}\n", name_of(app), error.what());
+    return kUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name_of(app), error.what());
+    return kCrash;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace fathom::cli
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "__experiment") return fathom::lab::child_main(argc, argv);
+  return fathom::cli::main(argc, argv);
+}

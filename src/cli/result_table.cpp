@@ -1,0 +1,188 @@
+#include "cli/result_table.h"
+
+#include <fmt/format.h>
+
+#include "lab/highlights.h"
+#include "lab/quantity.h"
+#include "lab/target.h"
+
+namespace fathom::cli {
+namespace {
+
+using lab::Outcome;
+
+template <class F>
+void each_variant(const lab::RunRecord& run, F&& visit) {
+  for (const lab::ExperimentRecord& experiment : run.experiments)
+    for (const lab::PointRecord& point : experiment.points)
+      for (const lab::VariantRecord& variant : point.variants) visit(experiment, point, variant);
+}
+
+std::string reason(Outcome status, const std::optional<lab::Skip>& skip, const std::string& detail) {
+  if (skip) return fmt::format("{}{}{}", skip->reason, skip->need.empty() ? "" : ": ", skip->need);
+  return detail.empty() ? std::string(to_string(status)) : detail;
+}
+
+// What stands where a verdict would: the typed skip, or what went wrong.
+std::string verdict_text(const lab::PointRecord& point, const lab::VariantRecord& variant) {
+  if (variant.status == Outcome::skipped)
+    return "skipped: " + reason(variant.status, variant.skip, variant.detail);
+  if (variant.status != Outcome::ok)
+    return fmt::format("{}: {}", to_string(variant.status),
+                       variant.caught_by ? "caught by " + *variant.caught_by
+                                         : reason(variant.status, variant.skip, variant.detail));
+  if (variant.id == point.baseline || !variant.verdict) return variant.id == point.baseline ? "baseline" : "";
+  return *variant.verdict + (point.aa && point.aa->advisory ? " (advisory)" : "");
+}
+
+std::string prediction_text(const lab::VariantRecord& variant) {
+  if (!variant.prediction || variant.prediction->text.empty()) return "";
+  const auto& held = variant.prediction->held;
+  return fmt::format("{}: {}", variant.prediction->text, !held ? "not scored" : *held ? "held" : "FAILED");
+}
+
+std::string interval(const std::optional<lab::Spread>& time) {
+  if (!time) return "";
+  return lab::time_text(time->median) + " " + lab::time_interval_text(time->median, time->lo, time->hi);
+}
+
+std::string interval(const std::optional<lab::Ratio>& ratio) {
+  if (!ratio) return "";
+  return lab::ratio_text(ratio->median) + " " + lab::ratio_interval_text(ratio->median, ratio->lo, ratio->hi);
+}
+
+std::string value(const std::optional<double>& number) {
+  return number ? fmt::format("{:.6g}", *number) : "";
+}
+
+std::string metric(const lab::VariantRecord& variant, const char* name) {
+  const auto found = variant.metrics.find(name);
+  return found == variant.metrics.end() ? "" : value(found->second.value);
+}
+
+// An experiment without points still has one row: why.
+template <class F>
+void each_empty(const lab::RunRecord& run, F&& visit) {
+  for (const lab::ExperimentRecord& experiment : run.experiments)
+    if (experiment.points.empty())
+      visit(experiment, fmt::format("{}: {}", to_string(experiment.status),
+                                    reason(experiment.status, experiment.skip, experiment.detail)));
+}
+
+}  // namespace
+
+Table result_table(const lab::RunRecord& run) {
+  Table table{.columns = {{"experiment", false, false},
+                          {"variant"},
+                          {"time [95 %]", true},
+                          {"ratio [95 %]", true},
+                          {"verdict"},
+                          {"of limit", true},
+                          {"prediction"}},
+              .rows    = {}};
+  each_variant(run, [&](const auto& experiment, const auto& point, const lab::VariantRecord& variant) {
+    table.rows.push_back({id_at(experiment, point), variant.id, interval(variant.time_ns),
+                          interval(variant.ratio), verdict_text(point, variant),
+                          variant.share_of_limit ? lab::share_text(*variant.share_of_limit) : "",
+                          prediction_text(variant)});
+  });
+  each_empty(run, [&](const lab::ExperimentRecord& experiment, std::string why) {
+    table.rows.push_back({experiment.id, "", "", "", std::move(why), "", ""});
+  });
+  return table;
+}
+
+Table result_values(const lab::RunRecord& run) {
+  Table table{.columns = {{"experiment"},
+                          {"at"},
+                          {"variant"},
+                          {"kind"},
+                          {"status"},
+                          {"reason"},
+                          {"time_ns"},
+                          {"time_lo_ns"},
+                          {"time_hi_ns"},
+                          {"ratio"},
+                          {"ratio_lo"},
+                          {"ratio_hi"},
+                          {"verdict"},
+                          {"advisory"},
+                          {"share_of_limit"},
+                          {"bytes_per_s"},
+                          {"flops_per_s"},
+                          {"prediction"},
+                          {"held"}},
+              .rows    = {}};
+  each_variant(
+      run, [&](const auto& experiment, const lab::PointRecord& point, const lab::VariantRecord& variant) {
+        const auto part = [](const auto& spread, auto member) {
+          return spread ? value((*spread).*member) : std::string();
+        };
+        const bool advisory = point.aa && point.aa->advisory;
+        const bool scored   = variant.prediction && variant.prediction->held;
+        table.rows.push_back(
+            {experiment.id, point.at.to_string(), variant.id, variant.kind,
+             std::string(to_string(variant.status)),
+             variant.status == Outcome::ok ? "" : reason(variant.status, variant.skip, variant.detail),
+             part(variant.time_ns, &lab::Spread::median), part(variant.time_ns, &lab::Spread::lo),
+             part(variant.time_ns, &lab::Spread::hi), part(variant.ratio, &lab::Ratio::median),
+             part(variant.ratio, &lab::Ratio::lo), part(variant.ratio, &lab::Ratio::hi),
+             variant.verdict.value_or(""), advisory ? "true" : "false", value(variant.share_of_limit),
+             metric(variant, "bytes_per_s"), metric(variant, "flops_per_s"),
+             variant.prediction ? variant.prediction->text : "",
+             !scored                     ? ""
+             : *variant.prediction->held ? "true"
+                                         : "false"});
+      });
+  for (const lab::ExperimentRecord& experiment : run.experiments) {
+    if (!experiment.points.empty()) continue;
+    std::vector<std::string> row(table.columns.size());
+    row[0] = experiment.id;
+    row[4] = to_string(experiment.status);
+    row[5] = reason(experiment.status, experiment.skip, experiment.detail);
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table check_table(const lab::RunRecord& run) {
+  Table table{.columns = {{"experiment", false, false}, {"variant"}, {"status"}, {"why"}}, .rows = {}};
+  each_variant(run, [&](const auto& experiment, const auto&, const lab::VariantRecord& variant) {
+    std::string why =
+        variant.status == Outcome::ok ? "" : reason(variant.status, variant.skip, variant.detail);
+    if (variant.caught_by) why = fmt::format("caught by {}: {}", *variant.caught_by, why);
+    table.rows.push_back({experiment.id, variant.id,
+                          variant.status == Outcome::ok ? "right" : std::string(to_string(variant.status)),
+                          why});
+  });
+  each_empty(run, [&](const lab::ExperimentRecord& experiment, std::string why) {
+    table.rows.push_back({experiment.id, "", std::string(to_string(experiment.status)), std::move(why)});
+  });
+  return table;
+}
+
+std::string tally_text(const lab::RunRecord& run) {
+  const lab::Tally tally = lab::tally_of(run);
+  std::string text = fmt::format("{} experiment{}", tally.experiments, tally.experiments == 1 ? "" : "s");
+  const auto add   = [&](int count, std::string_view what) {
+    if (count > 0)
+      text += fmt::format("{} {} {}", text.find(':') == std::string::npos ? ":" : ",", count, what);
+  };
+  add(tally.faster, "faster");
+  add(tally.slower, "slower");
+  add(tally.same, "same");
+  add(tally.inconclusive, "inconclusive");
+  add(tally.invalid, "INVALID");
+  add(tally.failed, "FAILED");
+  add(tally.skipped, "skipped");
+  add(tally.advisory, "of these advisory");
+  add(tally.predictions_held, "predictions held");
+  add(tally.predictions_failed, "predictions failed");
+  const lab::Aggregate aggregate = lab::geometric_mean_of(run);
+  if (aggregate.mean)
+    text += fmt::format("\nbest variants: {} on average (geometric mean over {} experiments)",
+                        lab::ratio_text(*aggregate.mean), aggregate.experiments);
+  return text;
+}
+
+}  // namespace fathom::cli

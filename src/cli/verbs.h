@@ -1,0 +1,22 @@
+// The verbs of `fathom`. Each adds a subcommand to `app`; its callback sets `exit_code` (lab/record.h) or
+// throws UsageError.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace fathom::cli {
+
+void add_list(CLI::App& app, int& exit_code);
+void add_run(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
+void add_compare(CLI::App& app, int& exit_code);
+void add_expect(CLI::App& app, int& exit_code);
+void add_report(CLI::App& app, int& exit_code);
+void add_roofline(CLI::App& app, int& exit_code);
+void add_diff(CLI::App& app, int& exit_code);
+void add_techniques(CLI::App& app, int& exit_code);
+void add_history(CLI::App& app, int& exit_code);
+
+}  // namespace fathom::cli

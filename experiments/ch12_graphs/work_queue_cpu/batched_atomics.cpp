@@ -1,0 +1,27 @@
+// out(i) = walk of length(i) steps from start(i)         n items
+//
+// bytes   12 n     the counter's line moves n / 64 times
+// flops   0
+// limit   none
+// idea    64 items for each visit to the counter: its cost is shared, lines of out have one writer, and what
+// is uneven at
+//         the end is at most a batch
+#include <algorithm>
+#include <atomic>
+
+#include "walks.h"
+
+namespace fathom::lab::work_queue_cpu {
+
+void batched_atomics(const Walks& p, Context& context) {
+  constexpr int64_t kBatch = 64;
+  const int64_t n          = p.start.size();
+  alignas(64) std::atomic<int64_t> next{0};
+  context.pool.run([&](int) {
+    // Relaxed: the counter hands out numbers and orders nothing else; the end of run() does.
+    for (int64_t begin; (begin = next.fetch_add(kBatch, std::memory_order_relaxed)) < n;)
+      for (int64_t i = begin; i < std::min(n, begin + kBatch); ++i) p.out(i) = walk(p.start(i), p.length(i));
+  });
+}
+
+}  // namespace fathom::lab::work_queue_cpu

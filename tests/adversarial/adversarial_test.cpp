@@ -1,0 +1,174 @@
+// Every way to cheat that we know is tried, and has to be caught by the defence that was built for it.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "adversarial/cheats.h"
+#include "lab/check.h"
+#include "lab/supervisor.h"
+
+namespace fathom::lab {
+namespace {
+
+RunRecord run_one(const std::string& experiment, RunOptions options = {}) {
+  options.targets = {{experiment, {}}};
+  options.quick   = true;
+  options.repeat  = 20;
+  if (options.seed == 0) options.seed = 20261121;
+  return run(options, [](const Progress&) {});
+}
+
+const VariantRecord& variant(const RunRecord& run, const std::string& id) {
+  for (const auto& point : run.experiments.at(0).points)
+    for (const auto& variant : point.variants)
+      if (variant.id == id) return variant;
+  ADD_FAILURE() << "no variant " << id << "; " << run.experiments.at(0).detail;
+  static const VariantRecord none;
+  return none;
+}
+
+struct Cheat {
+  const char* name;
+  const char* defence;
+  Outcome outcome;
+};
+
+class Cheats : public testing::TestWithParam<Cheat> {};
+
+TEST_P(Cheats, IsCaughtByItsDefence) {
+  const Cheat& cheat     = GetParam();
+  const RunRecord run    = run_one(std::string("cheats/") + cheat.name);
+  const VariantRecord& v = variant(run, cheat.name);
+  EXPECT_EQ(v.caught_by.value_or("(nothing)"), cheat.defence) << v.detail;
+  EXPECT_EQ(to_string(v.status), to_string(cheat.outcome)) << v.detail;
+  EXPECT_EQ(v.verdict.value_or(""), "INVALID");
+  EXPECT_FALSE(v.time_ns.has_value()) << "what was caught has no time";
+  EXPECT_FALSE(v.detail.empty());
+  EXPECT_EQ(exit_code(run), cheat.outcome == Outcome::invalid ? 3 : 2);
+  if (std::string(cheat.name) != "aliases_input") {
+    EXPECT_EQ(to_string(variant(run, "baseline").status), "ok") << variant(run, "baseline").detail;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Cheats,
+                         testing::Values(Cheat{"skipped_work", "floor", Outcome::invalid},
+                                         Cheat{"cached_output_by_pointer", "fresh_inputs", Outcome::wrong},
+                                         Cheat{"memo_by_value", "fresh_inputs", Outcome::invalid},
+                                         Cheat{"stale_output", "poison", Outcome::wrong},
+                                         Cheat{"output_not_written", "poison", Outcome::wrong},
+                                         Cheat{"detached_thread", "thread_audit", Outcome::invalid},
+                                         Cheat{"precompute_in_prepare", "fresh_inputs", Outcome::wrong},
+                                         Cheat{"input_mutated", "input_checksum", Outcome::wrong},
+                                         Cheat{"out_of_bounds_write", "guard_band", Outcome::wrong},
+                                         Cheat{"aliases_input", "overlap", Outcome::wrong},
+                                         Cheat{"lower_precision", "tolerance", Outcome::wrong},
+                                         Cheat{"nan_output", "nan", Outcome::wrong},
+                                         Cheat{"constant_output", "reference", Outcome::wrong},
+                                         Cheat{"truncated_work", "reference", Outcome::wrong},
+                                         Cheat{"warm_up_only", "timed_check", Outcome::wrong},
+                                         Cheat{"compiler_removed_work", "floor", Outcome::invalid},
+                                         Cheat{"wrong_shape", "contract", Outcome::wrong}),
+                         [](const auto& info) { return info.param.name; });
+
+// 17. There is no place to type a tolerance: not in an experiment, a variant, or a reference.
+template <class T>
+concept TakesATolerance = requires {
+  T{.tolerance = 1e-2};
+};
+struct AnyProblem {
+  AnyProblem(const Point&, Arena&) {}
+};
+static_assert(!TakesATolerance<Experiment<AnyProblem>>);
+static_assert(!TakesATolerance<Variant<AnyProblem>>);
+static_assert(!TakesATolerance<Sum>);
+static_assert(!TakesATolerance<Checker::Options>);
+template <class T>
+concept TakesAnId = requires {
+  T{.id = "x"};
+};
+static_assert(TakesAnId<Variant<AnyProblem>>, "the question above can be answered with yes");
+
+TEST(HandTypedTolerance, IsRefusedByTheInterface) {
+  SUCCEED() << "proved by the static_asserts above when this file compiles";
+}
+
+TEST(Honest, TwinOfTheBaselineIsNotAccused) {
+  const RunRecord run = run_one("cheats/honest_twin");
+  const auto& v       = variant(run, "honest_twin");
+  EXPECT_EQ(to_string(v.status), "ok") << v.detail;
+  EXPECT_TRUE(v.time_ns && v.ratio && v.verdict) << "it has a time, a ratio and a verdict";
+  ASSERT_TRUE(v.checked);
+  EXPECT_GE(v.checked->timed_calls, 7);
+  EXPECT_EQ(exit_code(run), 0);
+}
+
+void expect_death(const std::string& name, Outcome outcome, RunOptions options) {
+  const RunRecord run = run_one("deaths/" + name, options);
+  EXPECT_EQ(to_string(variant(run, name).status), to_string(outcome)) << variant(run, name).detail;
+  EXPECT_EQ(to_string(variant(run, "bystander").status), "ok") << variant(run, "bystander").detail;
+  EXPECT_TRUE(variant(run, "bystander").time_ns.has_value()) << "the rest of the experiment completes";
+  EXPECT_EQ(exit_code(run), 6);
+}
+
+TEST(Deaths, SegmentationFault) { expect_death("segfault", Outcome::crashed, {}); }
+TEST(Deaths, SleepForEver) {
+  expect_death("sleeps_for_ever", Outcome::timeout, {.timeout_multiplier = 0.03});
+}
+TEST(Deaths, AllocationWithoutEnd) {
+  expect_death("allocates_without_end", Outcome::oom, {.memory_limit_bytes = int64_t{400} << 20});
+}
+
+TEST(Deaths, TheRestOfTheSuiteCompletes) {
+  RunOptions options{.targets = {{"deaths/segfault", {}}, {"cheats/honest_twin", {}}},
+                     .quick   = true,
+                     .repeat  = 20,
+                     .seed    = 5};
+  int finished        = 0;
+  const RunRecord all = run(options, [&](const Progress& p) { finished += p.finished != nullptr; });
+  EXPECT_EQ(finished, 2);
+  EXPECT_EQ(to_string(all.experiments.at(1).status), "ok");
+}
+
+// A parent that is killed takes its children along: nothing goes on measuring for nobody.
+TEST(Deaths, KilledParent) {
+  const pid_t parent = fork();
+  if (parent == 0) {
+    run_one("deaths/sleeps_for_ever", {.timeout_multiplier = 10});
+    _exit(0);
+  }
+  pid_t child = 0;
+  for (int i = 0; i < 300 && child == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::ifstream children("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
+                           "/children");
+    children >> child;
+  }
+  ASSERT_GT(child, 0) << "the run started no process";
+  ASSERT_EQ(kill(parent, SIGKILL), 0);
+  waitpid(parent, nullptr, 0);
+  bool gone = false;
+  for (int i = 0; i < 100 && !gone; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string pid, name, state;
+    gone = !(stat >> pid >> name >> state) || state == "Z";
+  }
+  EXPECT_TRUE(gone);
+}
+
+}  // namespace
+}  // namespace fathom::lab
+
+int main(int argc, char** argv) {
+  fathom::lab::register_cheats();
+  if (argc > 1 && std::string(argv[1]) == "__experiment") return fathom::lab::child_main(argc, argv);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

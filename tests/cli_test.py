@@ -1,0 +1,161 @@
+"""The program as a person uses it: exit codes, streams, files, and what survives a kill.
+
+usage: cli_test.py FATHOM
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+FATHOM = os.path.abspath(sys.argv.pop(1))
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.artifacts = os.path.join(self.folder.name, "artifacts")
+        # Ceilings stay where they were measured; history goes to a place of its own.
+        self.env = dict(os.environ, FATHOM_HISTORY=os.path.join(self.folder.name, "history.sqlite"))
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def fathom(self, *args, env=None):
+        return subprocess.run([FATHOM, *args], capture_output=True, text=True, cwd=self.folder.name,
+                              env=dict(self.env, **(env or {})), timeout=280)
+
+    def run_once(self, target="ch08:accumulators", *args):
+        result = self.fathom("run", target, "--quick", "--repeat", "20", "--artifacts-dir", self.artifacts, *args)
+        runs = sorted(p for p in pathlib.Path(self.artifacts).iterdir() if p.is_dir())
+        return result, runs[-1]
+
+    def test_list_names_experiments_on_stdout_only(self):
+        result = self.fathom("list")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("ch07/transpose_cpu", result.stdout)
+        self.assertEqual(result.stderr, "")
+        listing = json.loads(self.fathom("list", "--json").stdout)
+        self.assertTrue(listing["schema"].startswith("fathom."))
+
+    def test_a_misspelt_target_names_the_nearest(self):
+        result = self.fathom("run", "ch07:transpos_cpu")
+        self.assertEqual(result.returncode, 5)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("transpose_cpu", result.stderr)
+
+    def test_a_misspelt_flag_and_verb_are_usage_errors(self):
+        for args in (["run", "--quik"], ["rn"], ["run", "-a", "n"], ["run", "ch08:accumulators", "-a", "m=3"]):
+            result = self.fathom(*args)
+            self.assertEqual(result.returncode, 5, args)
+            self.assertNotEqual(result.stderr, "", args)
+
+    def test_run_writes_what_it_says(self):
+        result, run = self.run_once("ch08:accumulators", "--json=out.json", "--csv=out.csv", "--md=out.md")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for name in ("results.json", "manifest.json", "report.html"):
+            self.assertTrue((run / name).is_file(), name)
+        record = json.loads((run / "results.json").read_text())
+        self.assertEqual(record["schema"], "fathom.results/1")
+        point = record["experiments"][0]["points"][0]
+        self.assertEqual(record["experiments"][0]["id"], "ch08/accumulators")
+        self.assertGreaterEqual(point["rounds"], 20)
+        for variant in point["variants"]:
+            if variant["status"] != "ok":
+                continue
+            self.assertGreaterEqual(variant["checked"]["timed_calls"], 1)
+            self.assertEqual(len(variant["samples_ns"]), point["rounds"])
+            time_ns = variant["time_ns"]
+            self.assertLessEqual(time_ns["min"], time_ns["median"])
+            self.assertTrue((run / "ch08" / "accumulators" / variant["id"] / "metrics.json").is_file())
+        json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
+        self.assertIn("ch08/accumulators", pathlib.Path(self.folder.name, "out.csv").read_text())
+        self.assertIn("|", pathlib.Path(self.folder.name, "out.md").read_text())
+        self.assertIn("report.html", result.stdout + result.stderr)
+
+    def test_json_to_stdout_is_json_and_nothing_else(self):
+        result, _ = self.run_once("ch08:accumulators", "--json")
+        self.assertEqual(json.loads(result.stdout)["schema"], "fathom.results/1")
+
+    def test_flags_are_environment_variables_too(self):
+        result = self.fathom("run", "ch08:accumulators", "--artifacts-dir", self.artifacts, "--json",
+                             env={"FATHOM_QUICK": "1", "FATHOM_REPEAT": "15"})
+        self.assertEqual(json.loads(result.stdout)["experiments"][0]["points"][0]["rounds"], 15)
+
+    def test_verify_times_nothing(self):
+        result = self.fathom("verify", "ch08:simd_dot")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_a_planned_label_is_nothing_but_a_skip(self):
+        result = self.fathom("run", "ch10:cluster_multicast", "--artifacts-dir", self.artifacts)
+        self.assertEqual(result.returncode, 4, result.stdout + result.stderr)
+        self.assertIn("needs", result.stdout + result.stderr)
+
+    def test_compare_with_itself_is_no_regression_and_a_slowdown_is(self):
+        _, run = self.run_once()
+        same = self.fathom("compare", str(run), str(run))
+        self.assertEqual(same.returncode, 0, same.stdout + same.stderr)
+        record = json.loads((run / "results.json").read_text())
+        for variant in record["experiments"][0]["points"][0]["variants"]:
+            if variant.get("ratio"):
+                variant["ratio"] = {key: value / 2 for key, value in variant["ratio"].items()}
+        slow = pathlib.Path(self.folder.name, "slow.json")
+        slow.write_text(json.dumps(record))
+        worse = self.fathom("compare", str(run), str(slow))
+        self.assertEqual(worse.returncode, 1, worse.stdout + worse.stderr)
+
+    def test_broken_files_are_named(self):
+        bad = pathlib.Path(self.folder.name, "bad.json")
+        for text in ("", "{", "[]", '{"schema": "fathom.results/99"}', '{"schema": "fathom.results/1", "experiments": 3}'):
+            bad.write_text(text)
+            result = self.fathom("compare", str(bad), str(bad))
+            self.assertEqual(result.returncode, 5, text)
+            self.assertIn("bad.json", result.stderr)
+
+    def test_a_killed_run_keeps_what_was_finished(self):
+        process = subprocess.Popen([FATHOM, "run", "ch08", "--quick", "--artifacts-dir", self.artifacts],
+                                   cwd=self.folder.name, env=self.env, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        deadline = time.time() + 120
+        finished = []
+        while time.time() < deadline and not finished:
+            time.sleep(0.2)
+            for path in pathlib.Path(self.artifacts).glob("*/results.json"):
+                finished = json.loads(path.read_text())["experiments"]  # whole whenever it is there
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.assertGreaterEqual(len(finished), 1)
+
+    def test_expectations_round_trip(self):
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--record", "--artifacts-dir", self.artifacts,
+                             env={"FATHOM_MACHINE": "test-machine"})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        records = list(pathlib.Path(self.folder.name).glob("results/test-machine/ch08/accumulators.json"))
+        self.assertEqual(len(records), 1, "records land under the working folder's results/")
+        self.assertLessEqual(records[0].stat().st_size, 16384)
+        self.assertIn("quantiles_ns", records[0].read_text())
+        self.assertNotIn("samples_ns", records[0].read_text())
+
+    def test_techniques_covers_the_chapters(self):
+        result = self.fathom("techniques")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("layout_change", result.stdout)
+
+    def test_history_shows_the_run(self):
+        self.run_once()
+        result = self.fathom("history")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("accumulators", result.stdout)
+
+    def test_doctor_json(self):
+        facts = json.loads(self.fathom("doctor", "--json").stdout)
+        self.assertEqual(facts["schema"], "fathom.doctor/1")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,58 @@
+// What has to hold for every experiment of the program, whoever wrote it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lab/coverage.h"
+#include "lab/registry.h"
+#include "lab/source_hash.h"
+#include "lab/target.h"
+
+namespace fathom::lab {
+namespace {
+
+TEST(Registry, TechniquesStayWithinTheirChapter) {
+  const auto chapters = parse_chapters(chapters_toml());
+  ASSERT_TRUE(chapters.has_value()) << chapters.error().message;
+  for (const std::string& breach : scope_breaches(*chapters, experiments())) ADD_FAILURE() << breach;
+}
+
+TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
+  const auto labels = parse_labels(labels_toml());
+  ASSERT_TRUE(labels.has_value()) << labels.error().message;
+  EXPECT_EQ(labels->size(), 63u);
+  for (const Label& label : *labels) {
+    const auto targets = resolve_targets({label.name}, experiments(), *labels);
+    ASSERT_TRUE(targets.has_value()) << label.name << ": " << targets.error().message;
+    EXPECT_EQ(targets->selections.size() + targets->planned.size(), 1u) << label.name;
+    for (const Planned& planned : targets->planned) EXPECT_FALSE(planned.skip.reason.empty()) << label.name;
+  }
+}
+
+TEST(Registry, ExperimentsAskPredictAndProveTheEdges) {
+  ASSERT_GE(experiments().size(), 26u);
+  for (const ExperimentInfo& experiment : experiments()) {
+    SCOPED_TRACE(experiment.id);
+    EXPECT_TRUE(experiment.question.ends_with("?"));
+    EXPECT_GE(experiment.variants.size(), 2u);
+    EXPECT_FALSE(experiment.axes.empty());
+    EXPECT_FALSE(source_hash(experiment.folder).empty());
+    // Proved at nothing, at its smallest, and at sizes that no tile divides.
+    std::set<int64_t> sizes;
+    for (const Axis& axis : experiment.check_at)
+      for (const Value& value : axis.values)
+        if (const auto* n = std::get_if<int64_t>(&value)) sizes.insert(*n);
+    EXPECT_TRUE(sizes.count(0)) << "check_at has no 0";
+    EXPECT_GE(sizes.size(), 4u);
+    EXPECT_TRUE(std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return (n & (n - 1)) != 0; }))
+        << "check_at has powers of two only";
+    for (const VariantInfo& variant : experiment.variants) EXPECT_FALSE(variant.idea.empty()) << variant.id;
+    EXPECT_TRUE(std::any_of(experiment.variants.begin(), experiment.variants.end(), [](const VariantInfo& v) {
+      return v.prediction.of != Prediction::Of::nothing;
+    })) << "nothing was predicted";
+  }
+}
+
+}  // namespace
+}  // namespace fathom::lab

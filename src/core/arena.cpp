@@ -31,8 +31,12 @@ constexpr int64_t kStreamFrom = int64_t{8} << 20;
 // 0xFFF9 in the upper half is a quiet NaN as fp32, bf16 and (twice) fp64; the lower half carries the nonce.
 constexpr uint32_t kPoison = 0xFFF90000u;
 
-constexpr uint64_t guard_word(const void* where) {
-  return 0x9D6A'11C3'5BF0'A7E5ull ^ reinterpret_cast<uintptr_t>(where);
+// What an intact band at this address holds.
+void guard_pattern(const std::byte* where, std::byte* pattern) {
+  for (int64_t i = 0; i < kGuardBytes; i += 8) {
+    const uint64_t word = 0x9D6A'11C3'5BF0'A7E5ull ^ reinterpret_cast<uintptr_t>(where + i);
+    std::memcpy(pattern + i, &word, 8);
+  }
 }
 
 int64_t available_memory() {
@@ -66,13 +70,16 @@ NotEnoughMemory::NotEnoughMemory(int64_t wanted, int64_t available)
                                      available / 1073741824.0)) {}
 
 struct Arena::Buffer {
-  Role role;
-  std::byte* data  = nullptr;  // payload
-  int64_t bytes    = 0;
-  int64_t elements = 0;
-  std::function<void(void*, int64_t, uint64_t)> fill;
-  void* mapping        = nullptr;  // null: adopted
+  Role role            = Role::input;
+  std::byte* data      = nullptr;  // payload
+  int64_t bytes        = 0;
+  int64_t elements     = 0;
+  Source source        = {};
+  void* mapping        = nullptr;  // of the host; null: adopted, or the device's
   int64_t mapped_bytes = 0;
+  Device* device       = nullptr;  // where the payload lies; null: on the host
+  Device* pinned_by    = nullptr;
+  void* allocation     = nullptr;  // of the device
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept
@@ -80,51 +87,96 @@ struct Arena::Buffer {
         data(other.data),
         bytes(other.bytes),
         elements(other.elements),
-        fill(std::move(other.fill)),
+        source(std::move(other.source)),
         mapping(std::exchange(other.mapping, nullptr)),
-        mapped_bytes(other.mapped_bytes) {}
+        mapped_bytes(other.mapped_bytes),
+        device(other.device),
+        pinned_by(std::exchange(other.pinned_by, nullptr)),
+        allocation(std::exchange(other.allocation, nullptr)) {}
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer() {
+    if (pinned_by) pinned_by->unpin(mapping);
     if (mapping) munmap(mapping, static_cast<size_t>(mapped_bytes));
+    if (allocation) device->release(allocation);
   }
 
-  // Both bands, as words: [first, last) before the payload and from its end on.
-  template <class F>
-  void for_each_guard_word(F&& f) const {
-    if (!mapping) return;
+  bool guarded() const { return mapping || allocation; }
+  std::byte* band(int side) const { return side == 0 ? data - kGuardBytes : data + bytes; }
+
+  // What the bands hold, or a copy of it.
+  void read_band(int side, std::byte* copy) const {
+    if (device)
+      device->to_host(copy, band(side), kGuardBytes);
+    else
+      std::memcpy(copy, band(side), kGuardBytes);
+  }
+  void write_guards() const {
+    if (!guarded()) return;
     for (int side = 0; side < 2; ++side) {
-      std::byte* begin = side == 0 ? data - kGuardBytes : data + bytes;
-      for (int64_t i = 0; i < kGuardBytes; i += 8)
-        if (!f(begin + i, side)) return;
+      std::byte pattern[kGuardBytes];
+      guard_pattern(band(side), pattern);
+      if (device)
+        device->to_device(band(side), pattern, kGuardBytes);
+      else
+        std::memcpy(band(side), pattern, kGuardBytes);
     }
   }
 
-  void write_guards() const {
-    for_each_guard_word([](std::byte* word, int) {
-      const uint64_t pattern = guard_word(word);
-      std::memcpy(word, &pattern, 8);
-      return true;
-    });
+  // Bytes of the payload on the host, copied there if need be.
+  const std::byte* on_host(std::vector<std::byte>& copy) const {
+    if (!device) return data;
+    copy.resize(static_cast<size_t>(bytes));
+    device->to_host(copy.data(), data, bytes);
+    return copy.data();
+  }
+  uint64_t checksum(uint64_t seed) const {
+    if (device) return seed * 31 + device->checksum(data, bytes);
+    return XXH3_64bits_withSeed(data, static_cast<size_t>(bytes), seed);
   }
 };
 
-Arena::Arena()                            = default;
+Arena::Arena(Device* device) : device_(device) {}
+Arena Arena::pinned(Device& device) {
+  Arena arena;
+  arena.pins_for_ = &device;
+  return arena;
+}
 Arena::~Arena()                           = default;
 Arena::Arena(Arena&&) noexcept            = default;
 Arena& Arena::operator=(Arena&&) noexcept = default;
 
-void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages,
-                 std::function<void(void*, int64_t, uint64_t)> fill) {
-  const int64_t bytes = elements * element_bytes;
+void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages, Place place,
+                 Source source) {
+  Buffer buffer;
+  buffer.role     = role;
+  buffer.bytes    = elements * element_bytes;
+  buffer.elements = elements;
+  buffer.source   = std::move(source);
+  if (device_ && place == Place::device) {
+    buffer.device     = device_;
+    buffer.allocation = device_->allocate(kGuardBytes + buffer.bytes + kGuardBytes);
+    buffer.data       = static_cast<std::byte*>(buffer.allocation) + kGuardBytes;
+  } else {
+    map_on_host(buffer, pages, static_cast<int64_t>(buffers_.size()));
+    if (Device* device = pins_for_ ? pins_for_ : place == Place::pinned ? device_ : nullptr) {
+      device->pin(buffer.mapping, buffer.mapped_bytes);
+      buffer.pinned_by = device;
+    }
+  }
+  buffer.write_guards();
+  void* data = buffer.data;
+  buffers_.push_back(std::move(buffer));
+  return data;
+}
+
+void Arena::map_on_host(Buffer& buffer, Pages pages, int64_t ordinal) {
+  const int64_t bytes = buffer.bytes;
   const bool huge     = pages == Pages::huge && bytes >= kHugePage;
   // Each buffer starts some cache lines further into its page than the one before.
-  const int64_t stagger = kLine * (static_cast<int64_t>(buffers_.size()) * 17 % 64);
+  const int64_t stagger = kLine * (ordinal * 17 % 64);
   const int64_t total   = kGuardBytes + stagger + bytes + kGuardBytes + kLine + (huge ? kHugePage : 0);
   if (bytes > kHugePage && total > available_memory() * 9 / 10)
     throw NotEnoughMemory(total, available_memory());
-
-  Buffer buffer;
-  buffer.role = role;
   void* mapping =
       mmap(nullptr, static_cast<size_t>(total), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) throw NotEnoughMemory(total, available_memory());
@@ -138,15 +190,8 @@ void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages
   } else if (pages == Pages::small) {
     (void)madvise(mapping, static_cast<size_t>(total), MADV_NOHUGEPAGE);
   }
-  buffer.data     = reinterpret_cast<std::byte*>(start + static_cast<uintptr_t>(stagger));
-  buffer.bytes    = bytes;
-  buffer.elements = elements;
-  buffer.fill     = std::move(fill);
-  buffer.write_guards();
+  buffer.data = reinterpret_cast<std::byte*>(start + static_cast<uintptr_t>(stagger));
   std::memset(buffer.data, 0, static_cast<size_t>(bytes));  // prefault: no page fault on a timed path
-  void* data = buffer.data;
-  buffers_.push_back(std::move(buffer));
-  return data;
 }
 
 void Arena::adopt_bytes(void* data, int64_t bytes, Role role) {
@@ -160,14 +205,39 @@ void Arena::adopt_bytes(void* data, int64_t bytes, Role role) {
 
 void Arena::fill(uint64_t seed) {
   uint64_t stream = 0;
-  for (Buffer& buffer : buffers_)
-    if (buffer.fill) buffer.fill(buffer.data, buffer.elements, seed * 0x9E3779B97F4A7C15ull + stream++);
+  for (Buffer& buffer : buffers_) {
+    if (!buffer.source.on_host) continue;
+    const uint64_t own = seed * 0x9E3779B97F4A7C15ull + stream++;
+    if (buffer.device)
+      fill_on_device(buffer, own);
+    else
+      buffer.source.on_host(buffer.data, buffer.elements, own);
+  }
+}
+
+void Arena::fill_on_device(const Buffer& buffer, uint64_t seed) {
+  Device& device       = *buffer.device;
+  const Source& source = buffer.source;
+  if (const auto* uniform = std::get_if<Uniform>(&source.fill)) {
+    device.fill_uniform(buffer.data, buffer.elements, source.type, seed, uniform->lo, uniform->hi);
+  } else if (const auto* normal = std::get_if<Normal>(&source.fill)) {
+    device.fill_normal(buffer.data, buffer.elements, source.type, seed, normal->mean, normal->stddev);
+  } else {
+    std::vector<std::byte> made(static_cast<size_t>(buffer.bytes));
+    source.on_host(made.data(), buffer.elements, seed);
+    device.to_device(buffer.data, made.data(), buffer.bytes);
+  }
 }
 
 void Arena::poison(uint32_t nonce) {
   nonce_ = nonce & 0xFFFF;
   for (Buffer& buffer : buffers_)
-    if (buffer.role != Role::input) store_pattern(buffer.data, buffer.bytes, kPoison | nonce_);
+    if (buffer.role == Role::input)
+      continue;
+    else if (buffer.device)
+      buffer.device->set_words(buffer.data, buffer.bytes, kPoison | nonce_);
+    else
+      store_pattern(buffer.data, buffer.bytes, kPoison | nonce_);
 }
 
 bool Arena::is_poison(const void* element, int64_t element_bytes) const {
@@ -185,16 +255,14 @@ bool Arena::is_poison(const void* element, int64_t element_bytes) const {
 uint64_t Arena::input_checksum() const {
   uint64_t hash = 0;
   for (const Buffer& buffer : buffers_)
-    if (buffer.role == Role::input)
-      hash = XXH3_64bits_withSeed(buffer.data, static_cast<size_t>(buffer.bytes), hash);
+    if (buffer.role == Role::input) hash = buffer.checksum(hash);
   return hash;
 }
 
 uint64_t Arena::output_checksum() const {
   uint64_t hash = 0;
   for (const Buffer& buffer : buffers_)
-    if (buffer.role == Role::output)
-      hash = XXH3_64bits_withSeed(buffer.data, static_cast<size_t>(buffer.bytes), hash);
+    if (buffer.role == Role::output) hash = buffer.checksum(hash);
   return hash;
 }
 
@@ -204,19 +272,19 @@ constexpr const char* kRoleNames[] = {"input", "output", "workspace"};
 
 std::optional<std::string> Arena::broken_guard() const {
   int ordinal[3] = {};
-  std::optional<std::string> broken;
   for (const Buffer& buffer : buffers_) {
     const int role   = static_cast<int>(buffer.role);
     const int number = ordinal[role]++;
-    buffer.for_each_guard_word([&](const std::byte* word, int side) {
-      const uint64_t pattern = guard_word(word);
-      if (std::memcmp(word, &pattern, 8) == 0) return true;
-      const int64_t distance = side == 0 ? buffer.data - word : word - (buffer.data + buffer.bytes);
-      broken = fmt::format("{} {} was written about {} bytes {} it", kRoleNames[role], number, distance,
-                           side == 0 ? "before" : "past the end of");
-      return false;
-    });
-    if (broken) return broken;
+    for (int side = 0; side < 2 && buffer.guarded(); ++side) {
+      std::byte seen[kGuardBytes], intact[kGuardBytes];
+      buffer.read_band(side, seen);
+      guard_pattern(buffer.band(side), intact);
+      const auto [at, _] = std::mismatch(seen, seen + kGuardBytes, intact);
+      if (at == seen + kGuardBytes) continue;
+      const int64_t distance = side == 0 ? kGuardBytes - (at - seen) : at - seen;
+      return fmt::format("{} {} was written about {} bytes {} it", kRoleNames[role], number, distance,
+                         side == 0 ? "before" : "past the end of");
+    }
   }
   return std::nullopt;
 }
@@ -243,9 +311,10 @@ std::optional<std::string> Arena::overlap() const {
 }
 
 void Arena::flush_from_caches() const {
+  if (device_) device_->flush_caches();
 #if defined(__x86_64__)
   for (const Buffer& buffer : buffers_)
-    for (int64_t i = 0; i < buffer.bytes; i += kLine) _mm_clflush(buffer.data + i);
+    for (int64_t i = 0; i < buffer.bytes && !buffer.device; i += kLine) _mm_clflush(buffer.data + i);
   _mm_mfence();
 #endif
 }
@@ -266,8 +335,28 @@ int64_t Arena::output_bytes() const {
 
 void Arena::copy_outputs_to(std::vector<std::byte>& copy) const {
   copy.clear();
-  for (const Buffer& buffer : buffers_)
-    if (buffer.role == Role::output) copy.insert(copy.end(), buffer.data, buffer.data + buffer.bytes);
+  std::vector<std::byte> from_device;
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.role != Role::output) continue;
+    const std::byte* bytes = buffer.on_host(from_device);
+    copy.insert(copy.end(), bytes, bytes + buffer.bytes);
+  }
+}
+
+void Arena::copy_to(Arena& host) const {
+  FATHOM_EXPECT(!host.device_ && host.buffers_.size() == buffers_.size(),
+                "the copy of an arena needs an arena of the same declarations on the host");
+  host.nonce_ = nonce_;
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const Buffer &from = buffers_[i], &to = host.buffers_[i];
+    FATHOM_EXPECT(from.role == to.role && from.bytes == to.bytes,
+                  "two problems of one point declare other buffers");
+    if (from.role == Role::workspace) continue;
+    if (from.device)
+      from.device->to_host(to.data, from.data, from.bytes);
+    else
+      std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes));
+  }
 }
 
 template <class T>

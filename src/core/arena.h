@@ -2,8 +2,12 @@
 // between two guard bands; inputs are refilled from a seed, outputs are poisoned with a NaN pattern before a
 // call is verified.
 //
-// Placement: anonymous mappings, huge pages asked for by default (Pages::huge; a hint the kernel may refuse),
-// payloads aligned to 64 bytes and staggered by cache lines so that two buffers do not alias modulo 4 KiB.
+// On a Device the buffers lie there, and a second arena on the host, filled by the same constructor of the
+// problem, takes copies of them (copy_to) for whoever reads: references and checks.
+//
+// Placement on the host: anonymous mappings, huge pages asked for by default (Pages::huge; a hint the kernel
+// may refuse), payloads aligned to 64 bytes and staggered by cache lines so that two buffers do not alias
+// modulo 4 KiB.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/device.h"
 #include "core/expect.h"
 #include "core/view.h"
 
@@ -38,6 +43,12 @@ Generate generate(F fill) {  // fill(T* data, int64_t elements, uint64_t seed)
 using Fill = std::variant<Uniform, Normal, Permutation, Generate>;
 
 enum class Pages { small, huge };
+// Where a buffer of a GPU's arena lies. An arena of the host has only the host.
+enum class Place {
+  device,
+  host,    // pageable
+  pinned,  // page-locked: kernels can read it across the link
+};
 enum class Role { input, output, workspace };
 
 // Thrown when the buffers would not fit in the memory that is free: the lab makes it a skip, needs_memory.
@@ -48,26 +59,32 @@ class NotEnoughMemory : public std::runtime_error {
 
 class Arena {
  public:
-  Arena();
+  // On the host, or on a device, which must outlive it.
+  explicit Arena(Device* device = nullptr);
+  // On the host, all of it page-locked for copies from and to that device.
+  static Arena pinned(Device& device);
   ~Arena();
   Arena(Arena&&) noexcept;
   Arena& operator=(Arena&&) noexcept;
 
   template <class T, int Rank>
-  View<const T, Rank> input(const int64_t (&extents)[Rank], Fill fill, Pages pages = Pages::huge) {
-    const int64_t n = count(extents);
-    return View<const T, Rank>(static_cast<const T*>(add(Role::input, n, sizeof(T), pages, filler<T>(fill))),
-                               extents);
+  View<const T, Rank> input(const int64_t (&extents)[Rank], Fill fill, Pages pages = Pages::huge,
+                            Place place = Place::device) {
+    Source source{.on_host = filler<T>(fill), .fill = fill, .type = dtype_of<T>};
+    void* data = add(Role::input, count(extents), sizeof(T), pages, place, std::move(source));
+    return View<const T, Rank>(static_cast<const T*>(data), extents);
   }
   template <class T, int Rank>
-  View<T, Rank> output(const int64_t (&extents)[Rank], Pages pages = Pages::huge) {
-    return View<T, Rank>(static_cast<T*>(add(Role::output, count(extents), sizeof(T), pages, nullptr)),
+  View<T, Rank> output(const int64_t (&extents)[Rank], Pages pages = Pages::huge,
+                       Place place = Place::device) {
+    return View<T, Rank>(static_cast<T*>(add(Role::output, count(extents), sizeof(T), pages, place, {})),
                          extents);
   }
   // Scratch that variants may use as they like; poisoned with the outputs.
   template <class T, int Rank>
-  View<T, Rank> workspace(const int64_t (&extents)[Rank], Pages pages = Pages::huge) {
-    return View<T, Rank>(static_cast<T*>(add(Role::workspace, count(extents), sizeof(T), pages, nullptr)),
+  View<T, Rank> workspace(const int64_t (&extents)[Rank], Pages pages = Pages::huge,
+                          Place place = Place::device) {
+    return View<T, Rank>(static_cast<T*>(add(Role::workspace, count(extents), sizeof(T), pages, place, {})),
                          extents);
   }
   // Registers memory that somebody else owns (a mapped file, a huge-page pool), so that poison, checksums and
@@ -98,6 +115,8 @@ class Arena {
   int64_t input_bytes() const;
   int64_t output_bytes() const;  // without workspace
   void copy_outputs_to(std::vector<std::byte>& copy) const;
+  // Every input and output, and the poison's nonce, into an arena of the same declarations on the host.
+  void copy_to(Arena& host) const;
   // Where the byte at `output` lies in such a copy.
   int64_t offset_in_copy(const void* output) const;
 
@@ -107,6 +126,12 @@ class Arena {
 
  private:
   struct Buffer;
+  // How an input is refilled; all empty for other roles.
+  struct Source {
+    std::function<void(void*, int64_t, uint64_t)> on_host = nullptr;
+    Fill fill                                             = Uniform{};
+    DType type                                            = DType::fp32;
+  };
 
   template <int Rank>
   static int64_t count(const int64_t (&extents)[Rank]) {
@@ -117,10 +142,13 @@ class Arena {
     }
     return n;
   }
-  void* add(Role role, int64_t elements, int64_t element_bytes, Pages pages,
-            std::function<void(void*, int64_t, uint64_t)> fill);
+  void* add(Role role, int64_t elements, int64_t element_bytes, Pages pages, Place place, Source source);
+  static void map_on_host(Buffer& buffer, Pages pages, int64_t ordinal);
   void adopt_bytes(void* data, int64_t bytes, Role role);
+  void fill_on_device(const Buffer& buffer, uint64_t seed);
 
+  Device* device_   = nullptr;
+  Device* pins_for_ = nullptr;
   std::vector<Buffer> buffers_;
   uint32_t nonce_ = 0;
 };

@@ -20,6 +20,12 @@ class SystemError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Thrown when a device is of no more use to this process: after it, every call to it fails.
+class DeviceLost : public SystemError {
+ public:
+  using SystemError::SystemError;
+};
+
 [[noreturn]] void contract_broken(const char* condition, const std::string& message, const char* file,
                                   int line);
 [[noreturn]] void system_failed(const char* call, int error_number, const char* file, int line);

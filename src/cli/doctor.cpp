@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "cli/doctor_gpu.h"
+#include "cli/doctor_text.h"
 #include "machine/ceilings.h"
 #include "machine/claims.h"
 #include "machine/features.h"
@@ -19,36 +21,6 @@ using namespace machine;
 using Json = nlohmann::json;
 
 // ---- text
-
-std::string size_text(int64_t bytes) {
-  const double value = static_cast<double>(bytes);
-  if (bytes >= int64_t{1} << 30) return fmt::format("{:.4g} GiB", value / (1 << 30));
-  if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", value / (1 << 20));
-  return fmt::format("{:.4g} KiB", value / (1 << 10));
-}
-
-template <class... Arguments>
-void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  fmt::print("{}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
-}
-
-void section(std::string_view name) { line("\n{}", name); }
-
-void fact(std::string_view name, std::string_view value) { line("  {:<20} {}", name, value); }
-
-// A sentence after a mark, folded at 100 columns.
-void folded(std::string_view mark, std::string_view sentence) {
-  constexpr size_t kWidth = 96;
-  std::string indent(mark);
-  while (sentence.size() > kWidth) {
-    size_t cut = sentence.rfind(' ', kWidth);
-    if (cut == std::string_view::npos) break;
-    line("{}{}", indent, sentence.substr(0, cut));
-    sentence.remove_prefix(cut + 1);
-    indent.assign(mark.size(), ' ');
-  }
-  line("{}{}", indent, sentence);
-}
 
 void print_machine(const Topology& m) {
   section("Machine");
@@ -97,16 +69,6 @@ void print_isolation(const Isolation& isolation) {
          fmt::format("{:.1f} % of the time something waited for a processor", 100 * *pressure));
 }
 
-void print_features(FeatureKind wanted, std::string_view title) {
-  section(title);
-  for (const Feature feature : all_features()) {
-    if (kind(feature) != wanted) continue;
-    const std::optional<std::string> why_not = missing(feature);
-    line("  {:<3} {:<23} {}", why_not ? "no" : "yes", to_string(feature), describe(feature));
-    if (why_not) folded("        because ", *why_not);
-  }
-}
-
 // Instruction sets say nothing new one by one: two lines.
 void print_instruction_sets() {
   std::vector<std::string_view> have, lack;
@@ -118,34 +80,12 @@ void print_instruction_sets() {
   fact("missing", fmt::format("{}", fmt::join(lack, " ")));
 }
 
-// Four digits that matter, or all of a large number.
-std::string number(double value, int width) {
-  return fmt::format("{:{}.{}f}", value, width, value < 100 ? 2 : value < 1000 ? 1 : 0);
-}
-
-std::string cell(const Measured& m, double unit) {
-  return fmt::format("{} [{}, {}] {}", number(m.median / unit, 8), number(m.lo / unit, 7),
-                     number(m.hi / unit, 7), number(m.best / unit, 8));
-}
-
-constexpr std::string_view kCellNames = "  median [  95 % interval ]     best";
-
-void header(std::string_view unit, std::string_view first, std::string_view second = {}) {
-  line("\n  {:<24}  {}", unit,
-       second.empty() ? std::string(first) : fmt::format("{:<{}}  {}", first, kCellNames.size(), second));
-  line("  {:<24}  {}{}{}", "", kCellNames, second.empty() ? "" : "  ", second.empty() ? "" : kCellNames);
-}
-
 template <class Entry>
 const Measured* other_of(const std::vector<Entry>& entries, const Entry& one, int threads,
                          Measured Entry::*value, bool (*same)(const Entry&, const Entry&)) {
   for (const Entry& entry : entries)
     if (entry.threads == threads && threads > 1 && same(entry, one)) return &(entry.*value);
   return nullptr;
-}
-
-void row(std::string_view name, const Measured& one, const Measured* all, double unit) {
-  line("  {:<24}  {}{}", name, cell(one, unit), all ? "  " + cell(*all, unit) : "");
 }
 
 void print_ceilings(const Ceilings& c) {
@@ -195,13 +135,6 @@ void print_ceilings(const Ceilings& c) {
     else
       row(name, entry.bytes_per_s, nullptr, 1e9);
   }
-}
-
-void print_claims(const Claims& claims) {
-  section("A result from this machine can claim:");
-  for (const std::string& sentence : claims.can) folded("  + ", sentence);
-  section("It cannot claim:");
-  for (const std::string& sentence : claims.cannot) folded("  - ", sentence);
 }
 
 // ---- JSON
@@ -261,7 +194,7 @@ Json isolation_json(const Isolation& isolation) {
 }
 
 Json features_json() {
-  constexpr std::string_view kKinds[] = {"instruction_set", "profiling", "system", "library"};
+  constexpr std::string_view kKinds[] = {"instruction_set", "profiling", "system", "library", "gpu"};
   Json features                       = Json::array();
   for (const Feature feature : all_features()) {
     const std::optional<std::string> why_not = missing(feature);
@@ -286,7 +219,8 @@ int doctor(bool json, bool refresh) {
                          {"isolation", isolation_json(isolation())},
                          {"features", features_json()},
                          {"ceilings", to_json(known)},
-                         {"claims", {{"can", claims.can}, {"cannot", claims.cannot}}}};
+                         {"claims", {{"can", claims.can}, {"cannot", claims.cannot}}},
+                         {"gpu", gpu_json(refresh)}};
     line("{}", report.dump(2));
     return 0;
   }
@@ -299,22 +233,28 @@ int doctor(bool json, bool refresh) {
   print_features(FeatureKind::system, "System interfaces");
   print_features(FeatureKind::library, "Libraries opened at run time");
   print_ceilings(known);
-  print_claims(claims);
+  print_claims(claims, "this machine");
+  print_gpu(refresh);
   return 0;
 }
 
 void add_doctor(CLI::App& app, int& exit_code) {
   struct Flags {
     bool json = false, refresh = false;
+    std::string gpu_rung;  // ours alone, see doctor_gpu.h
   };
   const auto flags     = std::make_shared<Flags>();
   CLI::App* const verb = app.add_subcommand(
       "doctor", "What this machine is and can do, measured; what a result from it can claim");
   verb->add_flag("--json", flags->json, "One JSON object, schema fathom.doctor/1")->envname("FATHOM_JSON");
   verb->add_flag("--refresh", flags->refresh,
-                 "Measure the ceilings again (about 20 s); the best ever seen are kept")
+                 "Measure the ceilings again (about 20 s, as much for a GPU); the best ever seen are kept")
       ->envname("FATHOM_REFRESH");
-  verb->callback([flags, &exit_code] { exit_code = doctor(flags->json, flags->refresh); });
+  verb->add_option(kProbeGpuProfiling, flags->gpu_rung)->group("");
+  verb->callback([flags, &exit_code] {
+    exit_code =
+        flags->gpu_rung.empty() ? doctor(flags->json, flags->refresh) : probe_gpu_profiling(flags->gpu_rung);
+  });
 }
 
 }  // namespace fathom::cli

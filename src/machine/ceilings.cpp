@@ -18,15 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path cache_folder() {
-  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder == '/')
-    return fs::path(folder) / "fathom" / "ceilings";
-  if (const char* home = std::getenv("HOME"); home && *home)
-    return fs::path(home) / ".cache" / "fathom" / "ceilings";
-  throw SystemError("nowhere to keep measured ceilings: set XDG_CACHE_HOME or HOME");
-}
-
-Effort full_effort() { return {.folder = cache_folder()}; }
+Effort full_effort() { return {.folder = ceilings_folder()}; }
 
 Ceilings measure_in_full() {
   return measure_ceilings(full_effort(),
@@ -190,9 +182,17 @@ double reprobe_flops(DType dtype, int threads) {
   return peak_flops(dtype, threads, known);
 }
 
+std::string ceilings_folder() {
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder == '/')
+    return fs::path(folder) / "fathom" / "ceilings";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return fs::path(home) / ".cache" / "fathom" / "ceilings";
+  throw SystemError("nowhere to keep measured ceilings: set XDG_CACHE_HOME or HOME");
+}
+
 std::string ceilings_path() {
   const std::string identity = machine_identity(topology(), isolation(), kCeilingsVersion);
-  return cache_folder() / fmt::format("{}-{}.json", machine_id(), identity);
+  return fs::path(ceilings_folder()) / fmt::format("{}-{}.json", machine_id(), identity);
 }
 
 Ceilings obtain_ceilings(Refresh refresh, const std::string& path, Ceilings (*measure)()) {

@@ -141,7 +141,8 @@ double reprobe_flops(DType dtype, int threads);
 nlohmann::json to_json(const Ceilings& ceilings);
 Result<Ceilings> ceilings_from_json(const nlohmann::json& json);
 
-std::string ceilings_path();  // of this machine's cache file
+std::string ceilings_folder();  // the CPU's and the GPU's caches lie there
+std::string ceilings_path();    // of this machine's cache file
 Result<Ceilings> read_ceilings(const std::string& path);
 void write_ceilings(const Ceilings& ceilings, const std::string& path);  // whole or not at all
 

@@ -97,14 +97,6 @@ int64_t repeats_for(double seconds, F timed) {
 
 bool is_copy(Traffic traffic) { return traffic == Traffic::copy || traffic == Traffic::copy_nontemporal; }
 
-std::vector<const StreamKernels*> stream_candidates() {
-  std::vector<const StreamKernels*> candidates{&kStreamPortable};
-  if (!missing(Feature::avx2)) candidates.insert(candidates.end(), {&kStreamAvx2, &kStreamAvx2FourWays});
-  if (!missing(Feature::avx512f))
-    candidates.insert(candidates.end(), {&kStreamAvx512, &kStreamAvx512FourWays});
-  return candidates;
-}
-
 class BandwidthTrial {
  public:
   BandwidthTrial(Workers& workers, Level level, Traffic traffic, const Effort& effort)
@@ -121,7 +113,7 @@ class BandwidthTrial {
   // Picks the fastest kernel by two trials each. False: this machine has no such instruction.
   bool choose(double trial_s) {
     double best = 0;
-    for (const StreamKernels* candidate : stream_candidates()) {
+    for (const StreamKernels* candidate : runnable_stream_kernels()) {
       const StreamKernel kernel = candidate->of[static_cast<int>(traffic_)];
       if (!kernel) continue;
       const int64_t passes = repeats_for(trial_s, [&](int64_t n) { return run(kernel, n); });

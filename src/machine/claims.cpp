@@ -13,6 +13,9 @@ constexpr double kNotableSteal = 0.002;
 // Something else wanted the processors so often that a ceiling may be far below the truth.
 constexpr double kNotablePressure = 0.1;
 
+// Below this the clock that was seen under load is another than the one a short kernel has.
+constexpr double kNotableCap = 0.98;
+
 std::string percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.1 ? 1 : 0); }
 
 }  // namespace
@@ -101,6 +104,84 @@ Claims claims(const Topology& machine, const Isolation& isolation, const Ceiling
   else
     cannot("Comparison with a library: neither OpenBLAS nor oneDNN loads.");
   if (!has(Feature::cuda_driver)) cannot("Anything about GPUs: no NVIDIA driver.");
+  return claims;
+}
+
+Claims gpu_claims(const GpuFacts& gpu, const GpuCeilings& ceilings, const std::vector<GpuRungState>& rungs) {
+  Claims claims;
+  const auto can    = [&](std::string sentence) { claims.can.push_back(std::move(sentence)); };
+  const auto cannot = [&](std::string sentence) { claims.cannot.push_back(std::move(sentence)); };
+  // Absent: it works. A rung that nobody tried does not.
+  const auto lacks = [&](GpuRung rung) -> std::optional<std::string> {
+    for (const GpuRungState& state : rungs)
+      if (state.rung == rung) return state.why_not;
+    return "it was not tried";
+  };
+
+  can("Which of two kernels is faster, by the GPU's own events in paired rounds, in time and in cycles.");
+  can("Shares of measured limits: DRAM, L2, L1 and shared memory, arithmetic by type, latencies, the link.");
+  if (!ceilings.clock_settled)
+    cannot(
+        "Those shares to better than the clock's drift: it did not settle within 1 % in 3 s before "
+        "measuring.");
+  bool throttled        = false;
+  const GpuPeak* lowest = nullptr;  // of those at the power limit
+  const auto look       = [&](const GpuSensors& during) {
+    throttled = throttled || is_throttled(during.clock_event_reasons.value_or(0));
+  };
+  for (const GpuBandwidth& entry : ceilings.bandwidths) look(entry.during);
+  for (const GpuPeak& entry : ceilings.peaks) {
+    look(entry.during);
+    if (entry.unit != GpuUnit::cuda_cores && is_power_capped(entry.during.clock_event_reasons.value_or(0)) &&
+        entry.during.sm_clock_hz && *entry.during.sm_clock_hz < kNotableCap * gpu.max_clock_hz &&
+        (!lowest || *entry.during.sm_clock_hz < *lowest->during.sm_clock_hz))
+      lowest = &entry;
+  }
+  if (throttled)
+    cannot(
+        "Those shares, for now: the GPU was too hot or short of current while some were measured. Run "
+        "`fathom doctor --refresh` when it has cooled.");
+  if (lowest)
+    cannot(fmt::format(
+        "The tensor cores at their full clock: under load this GPU keeps to its power limit, at {:.0f} "
+        "of {:.0f} MHz in {} products.",
+        *lowest->during.sm_clock_hz / 1e6, gpu.max_clock_hz / 1e6, name_of(*lowest)));
+  if (ceilings.other_processes > 0)
+    cannot(fmt::format(
+        "An undisturbed GPU: {} other process{} had a context on it when the ceilings were measured.",
+        ceilings.other_processes, ceilings.other_processes == 1 ? "" : "es"));
+
+  if (const auto why = lacks(GpuRung::range_profiler))
+    cannot(fmt::format("Counted bytes, instructions or stalls of a kernel: {}. Bytes are declared.", *why));
+  else
+    can("Counted bytes, instructions and stalls of a kernel, beside the declared ones.");
+  if (!lacks(GpuRung::pm_sampling)) can("A timeline of the GPU's units, a point every 100 us.");
+  if (const auto why = lacks(GpuRung::activity))
+    cannot(fmt::format("Start, end and resources of single kernels: {}.", *why));
+  else
+    can("Start, end, registers and grid of every kernel, and copies beside them.");
+  if (const auto why = lacks(GpuRung::nvml))
+    cannot(fmt::format("Clock, power, temperature or energy of a run: {}.", *why));
+  else
+    can("Clock, power and temperature of a run, and energy of those longer than 100 ms.");
+
+  if (gpu.count > 1) {
+    const auto direct = std::count_if(ceilings.peers.begin(), ceilings.peers.end(),
+                                      [](const PeerRate& peer) { return peer.direct; });
+    can(fmt::format("Scaling over {} GPUs; {} of {} directed pairs copy without the host.", gpu.count, direct,
+                    gpu.count * (gpu.count - 1)));
+  } else {
+    cannot("Scaling over GPUs: one is visible.");
+  }
+  if (!gpu.tma()) cannot("Variants with TMA, clusters or wgmma: skipped, the GPU lacks them.");
+  if (!gpu.tcgen05()) cannot("Variants with tcgen05 or fp4: skipped, the GPU is no Blackwell.");
+  if (host_memory(gpu) == HostMemory::coherent)
+    can(fmt::format("What a shared address space is worth: {}reads the host's memory by the line.",
+                    superchip(gpu).empty() ? "the GPU " : superchip(gpu) + " "));
+  else
+    cannot("What a coherent link to the host is worth: over PCIe there is none.");
+  for (const NotMeasured& missing : ceilings.not_measured)
+    cannot(fmt::format("Shares of {}: not measured, {}.", missing.what, missing.why));
   return claims;
 }
 

@@ -7,6 +7,9 @@
 
 #include "machine/ceilings.h"
 #include "machine/features.h"
+#include "machine/gpu.h"
+#include "machine/gpu_ceilings.h"
+#include "machine/gpu_profiling.h"
 #include "machine/isolation.h"
 #include "machine/topology.h"
 
@@ -19,6 +22,9 @@ struct Claims {
 // `lacking`: the features for which missing() gives a reason.
 Claims claims(const Topology& machine, const Isolation& isolation, const Ceilings& ceilings,
               const std::vector<Feature>& lacking);
+
+// The same of runs on a GPU.
+Claims gpu_claims(const GpuFacts& gpu, const GpuCeilings& ceilings, const std::vector<GpuRungState>& rungs);
 
 std::vector<Feature> lacking_features();  // of this machine
 

@@ -59,5 +59,60 @@ TEST(Claims, LimitsOfTheGroupAndOneThread) {
   EXPECT_TRUE(mentions(claims(metal(), boxed, {}, {}).cannot, "1.5 processors"));
 }
 
+GpuFacts hopper() {
+  GpuFacts gpu;
+  gpu.major        = 9;
+  gpu.max_clock_hz = 1.98e9;
+  return gpu;
+}
+
+std::vector<GpuRungState> all_rungs(std::optional<std::string> why_not) {
+  std::vector<GpuRungState> rungs;
+  for (const GpuRung rung : kGpuRungs) rungs.push_back({rung, why_not, ""});
+  return rungs;
+}
+
+TEST(GpuClaims, WithoutRungsNothingIsCounted) {
+  GpuCeilings quiet;
+  quiet.clock_settled  = true;
+  const Claims with    = gpu_claims(hopper(), quiet, all_rungs({}));
+  const Claims without = gpu_claims(hopper(), quiet, all_rungs("counters are forbidden"));
+  EXPECT_TRUE(mentions(with.can, "Counted bytes"));
+  EXPECT_FALSE(mentions(with.cannot, "Counted bytes"));
+  EXPECT_TRUE(mentions(without.cannot, "counters are forbidden"));
+  EXPECT_FALSE(mentions(without.can, "timeline"));
+  EXPECT_TRUE(mentions(gpu_claims(hopper(), quiet, {}).cannot, "it was not tried"));
+  EXPECT_FALSE(mentions(with.cannot, "settle"));
+  EXPECT_TRUE(mentions(gpu_claims(hopper(), {}, {}).cannot, "did not settle"));
+}
+
+TEST(GpuClaims, HeatAndPowerAreNamedApart) {
+  GpuCeilings ceilings;
+  ceilings.peaks = {{DType::bf16, GpuUnit::cublaslt, {}, {.sm_clock_hz = 1.4e9, .clock_event_reasons = 0x4}}};
+  Claims claims  = gpu_claims(hopper(), ceilings, {});
+  EXPECT_TRUE(mentions(claims.cannot, "at 1400 of 1980 MHz in bf16"));
+  EXPECT_FALSE(mentions(claims.cannot, "too hot"));
+  ceilings.peaks[0].during = {.sm_clock_hz         = 1.97e9,
+                              .clock_event_reasons = 0x4};  // at the limit, hardly below it
+  EXPECT_FALSE(mentions(gpu_claims(hopper(), ceilings, {}).cannot, "power limit"));
+  ceilings.peaks[0].during.clock_event_reasons = 0x40;
+  EXPECT_TRUE(mentions(gpu_claims(hopper(), ceilings, {}).cannot, "too hot"));
+}
+
+TEST(GpuClaims, CompanyGapsAndGenerations) {
+  GpuCeilings ceilings;
+  ceilings.other_processes = 2;
+  ceilings.not_measured    = {{"fp8 by cublaslt", "cuBLAS is missing"}};
+  const Claims claims      = gpu_claims(hopper(), ceilings, {});
+  EXPECT_TRUE(mentions(claims.cannot, "2 other processes"));
+  EXPECT_TRUE(mentions(claims.cannot, "fp8 by cublaslt"));
+  EXPECT_TRUE(mentions(claims.cannot, "no Blackwell"));
+  EXPECT_FALSE(mentions(claims.cannot, "TMA"));
+  GpuFacts pair  = hopper();
+  pair.count     = 2;
+  ceilings.peers = {{0, 1, true, {}}, {1, 0, true, {}}};
+  EXPECT_TRUE(mentions(gpu_claims(pair, ceilings, {}).can, "2 of 2 directed pairs"));
+}
+
 }  // namespace
 }  // namespace fathom::machine

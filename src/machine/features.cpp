@@ -17,6 +17,7 @@
 
 #include "core/expect.h"
 #include "machine/counters.h"
+#include "machine/gpu.h"
 #include "machine/topology.h"
 
 namespace fathom::machine {
@@ -102,8 +103,24 @@ Answer shared_library(const char* soname, const char* remedy) {
   return fmt::format("{} does not load: {}", soname, remedy);
 }
 
+// `needs`: which GPUs have it, for the sentence of one that has not.
+Answer of_gpu(bool (*has)(const GpuFacts&), const char* needs) {
+  const GpuFacts* facts = gpu();
+  if (!facts) return fmt::format("no GPU: {}", why_no_gpu());
+  if (has(*facts)) return std::nullopt;
+  return fmt::format("{} has compute capability {}.{}: it takes {}", facts->name, facts->major, facts->minor,
+                     needs);
+}
+
+Answer several_gpus() {
+  const GpuFacts* facts = gpu();
+  if (!facts) return fmt::format("no GPU: {}", why_no_gpu());
+  if (facts->count > 1) return std::nullopt;
+  return fmt::format("one GPU is visible, {}", facts->name);
+}
+
 constexpr FeatureKind kIsa = FeatureKind::instruction_set, kProfiling = FeatureKind::profiling,
-                      kSystem = FeatureKind::system, kLibrary = FeatureKind::library;
+                      kSystem = FeatureKind::system, kLibrary = FeatureKind::library, kGpu = FeatureKind::gpu;
 
 // In the order of the enum.
 constexpr Entry kEntries[] = {
@@ -149,6 +166,24 @@ constexpr Entry kEntries[] = {
        const Answer no = shared_library("libdnnl.so.2", "install libdnnl-dev");
        return no && !shared_library("libdnnl.so.3", "") ? std::nullopt : no;
      }},
+    {Feature::tma, "tma", "bulk tensor copies into shared memory", kGpu,
+     [] { return of_gpu([](const GpuFacts& g) { return g.tma(); }, "9.0 (Hopper) or later"); }},
+    {Feature::clusters, "clusters", "blocks that reach each other's shared memory", kGpu,
+     [] { return of_gpu([](const GpuFacts& g) { return g.cluster_launch; }, "9.0 (Hopper) or later"); }},
+    {Feature::wgmma, "wgmma", "asynchronous matrix products of a warpgroup", kGpu,
+     [] { return of_gpu([](const GpuFacts& g) { return g.wgmma(); }, "9.0 (Hopper), and no other"); }},
+    {Feature::fp8_tensor, "fp8_tensor", "fp8 on tensor cores", kGpu,
+     [] { return of_gpu([](const GpuFacts& g) { return g.fp8_tensor(); }, "8.9 (Ada) or later"); }},
+    {Feature::fp4_tensor, "fp4_tensor", "fp4 on tensor cores", kGpu,
+     [] { return of_gpu([](const GpuFacts& g) { return g.fp4_tensor(); }, "10.0 (Blackwell) or later"); }},
+    {Feature::blackwell, "blackwell", "tcgen05, tensor memory, loads of 32 bytes", kGpu,
+     [] { return of_gpu([](const GpuFacts& g) { return g.tcgen05(); }, "10.x or 11.x (Blackwell)"); }},
+    {Feature::c2c, "c2c", "one address space with the CPU, by the line", kGpu,
+     [] {
+       return of_gpu([](const GpuFacts& g) { return host_memory(g) == HostMemory::coherent; },
+                     "a Grace superchip, whose GPU reads the host's page tables");
+     }},
+    {Feature::several_gpus, "several_gpus", "at least two GPUs", kGpu, several_gpus},
 };
 
 const Entry& entry(Feature feature) {

@@ -39,9 +39,18 @@ enum class Feature {
   cuda_driver,
   openblas,
   onednn,
+  // Of the GPU.
+  tma,       // tensor maps and bulk copies between global and shared memory
+  clusters,  // thread blocks that share their shared memory
+  wgmma,     // Hopper's asynchronous tensor-core instruction
+  fp8_tensor,
+  fp4_tensor,
+  blackwell,  // tcgen05 with its tensor memory, loads of 32 bytes
+  c2c,        // one address space with the CPU, coherent by the line (Grace)
+  several_gpus,
 };
 
-enum class FeatureKind { instruction_set, profiling, system, library };
+enum class FeatureKind { instruction_set, profiling, system, library, gpu };
 
 // Every feature, in the order of the enum.
 const std::vector<Feature>& all_features();

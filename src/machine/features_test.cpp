@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "machine/gpu.h"
 #include "machine/topology.h"
 
 namespace fathom::machine {
@@ -16,7 +17,7 @@ TEST(Features, AreAllNamedOnceAndDescribed) {
     EXPECT_TRUE(names.insert(to_string(feature)).second) << to_string(feature);
     EXPECT_FALSE(describe(feature).empty()) << to_string(feature);
   }
-  EXPECT_EQ(all_features().size(), static_cast<size_t>(Feature::onednn) + 1);
+  EXPECT_EQ(all_features().size(), static_cast<size_t>(Feature::several_gpus) + 1);
 }
 
 TEST(Features, MissingOnesSayWhyAndTheAnswerStays) {
@@ -24,6 +25,17 @@ TEST(Features, MissingOnesSayWhyAndTheAnswerStays) {
     const std::optional<std::string> why = missing(feature);
     EXPECT_TRUE(!why || why->size() > 10) << to_string(feature);
     EXPECT_EQ(missing(feature), why) << to_string(feature);
+  }
+}
+
+TEST(Features, OfAGpuNeedOne) {
+  for (const Feature feature : all_features())
+    if (kind(feature) == FeatureKind::gpu && !gpu()) {
+      EXPECT_TRUE(missing(feature).value_or("").starts_with("no GPU: ")) << to_string(feature);
+      EXPECT_NE(missing(feature)->find(why_no_gpu()), std::string::npos) << to_string(feature);
+    }
+  if (gpu()) {
+    EXPECT_EQ(!missing(Feature::several_gpus), gpu()->count > 1);
   }
 }
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <vector>
 
 #include "core/expect.h"
+#include "machine/gpu.h"
 
 namespace fathom::machine {
 namespace {
@@ -21,8 +23,9 @@ bool safe_in_file_name(const std::string& name) {
 
 // Words that tell no two machines apart.
 bool says_nothing(const std::string& word) {
-  static const std::vector<std::string> kNoise = {"amd",       "intel", "r",    "tm", "cpu",
-                                                  "processor", "core",  "with", "at"};
+  static const std::vector<std::string> kNoise = {"amd",       "intel", "r",      "tm", "cpu",
+                                                  "processor", "core",  "with",   "at", "nvidia",
+                                                  "geforce",   "tesla", "quadro", "gpu"};
   return std::find(kNoise.begin(), kNoise.end(), word) != kNoise.end() || word.ends_with("ghz") ||
          word.ends_with("-core");
 }
@@ -41,15 +44,31 @@ std::vector<std::string> words_of(std::string name) {
 
 bool has_digit(const std::string& word) { return std::any_of(word.begin(), word.end(), ::isdigit); }
 
-}  // namespace
-
-std::string machine_id() {
+std::optional<std::string> chosen_id() {
   const char* chosen = std::getenv("FATHOM_MACHINE");
-  if (!chosen || !*chosen) return machine_slug(topology());
+  if (!chosen || !*chosen) return std::nullopt;
   FATHOM_EXPECT(
       safe_in_file_name(chosen),
       fmt::format("FATHOM_MACHINE={}: use letters, digits, '.', '_' and '-' only, not '.' first", chosen));
   return chosen;
+}
+
+}  // namespace
+
+std::string machine_id() {
+  if (const std::optional<std::string> chosen = chosen_id()) return *chosen;
+  return machine_slug(topology());
+}
+
+std::string gpu_machine_id() {
+  if (const std::optional<std::string> chosen = chosen_id()) return *chosen;
+  const GpuFacts* facts = gpu();
+  return facts ? gpu_slug(facts->name) : machine_slug(topology());
+}
+
+std::string gpu_slug(const std::string& name) {
+  const std::vector<std::string> words = words_of(name);
+  return words.empty() ? "gpu" : fmt::format("{}", fmt::join(words, "-"));
 }
 
 std::string machine_slug(const Topology& machine) {

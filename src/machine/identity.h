@@ -17,6 +17,11 @@ std::string machine_id();
 // cores.
 std::string machine_slug(const Topology& machine);
 
+// The name under which runs on this process's GPU are kept: the words of its name, "h200". FATHOM_MACHINE
+// overrides it too. machine_id() where there is no GPU.
+std::string gpu_machine_id();
+std::string gpu_slug(const std::string& name);  // "NVIDIA H100 80GB HBM3" is "h100-80gb-hbm3"
+
 // 16 hexadecimal digits that change with processor, cores, caches, memory (to the GiB), kernel and hypervisor
 // kind, and with `version`, that of the measuring code.
 std::string machine_identity(const Topology& machine, const Isolation& isolation, int version);

@@ -30,9 +30,21 @@ TEST(Slug, KeepsTheWordsThatTellMachinesApart) {
   EXPECT_EQ(machine_slug(named("../../etc/x", "", 1)).find('/'), std::string::npos);
 }
 
+TEST(Slug, OfAGpuIsItsName) {
+  EXPECT_EQ(gpu_slug("NVIDIA H200"), "h200");
+  EXPECT_EQ(gpu_slug("NVIDIA H100 80GB HBM3"), "h100-80gb-hbm3");
+  EXPECT_EQ(gpu_slug("NVIDIA A100-SXM4-80GB"), "a100-sxm4-80gb");
+  EXPECT_EQ(gpu_slug("NVIDIA GeForce RTX 4090"), "rtx-4090");
+  EXPECT_EQ(gpu_slug("Tesla V100-SXM2-16GB"), "v100-sxm2-16gb");
+  EXPECT_EQ(gpu_slug("NVIDIA GB200"), "gb200");
+  EXPECT_EQ(gpu_slug(""), "gpu");
+  EXPECT_EQ(gpu_slug("../../etc/x").find('/'), std::string::npos);
+}
+
 TEST(Id, CanBeChosenButNotBeAPath) {
   ASSERT_EQ(setenv("FATHOM_MACHINE", "my_box-1.2", 1), 0);
   EXPECT_EQ(machine_id(), "my_box-1.2");
+  EXPECT_EQ(gpu_machine_id(), "my_box-1.2");
   for (const char* bad : {"a/b", "..", ".hidden", "a b"}) {
     ASSERT_EQ(setenv("FATHOM_MACHINE", bad, 1), 0);
     EXPECT_THROW(machine_id(), ContractError) << bad;

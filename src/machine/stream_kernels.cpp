@@ -1,5 +1,7 @@
 #include "machine/stream_kernels.h"
 
+#include "machine/features.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -82,6 +84,13 @@ constexpr StreamKernel write_nontemporal = nullptr, copy_nontemporal = nullptr;
 
 const StreamKernels kStreamPortable = {"128-bit vectors",
                                        {read, write, write_nontemporal, copy, copy_nontemporal}};
+
+std::vector<const StreamKernels*> runnable_stream_kernels() {
+  std::vector<const StreamKernels*> kernels{&kStreamPortable};
+  if (!missing(Feature::avx2)) kernels.insert(kernels.end(), {&kStreamAvx2, &kStreamAvx2FourWays});
+  if (!missing(Feature::avx512f)) kernels.insert(kernels.end(), {&kStreamAvx512, &kStreamAvx512FourWays});
+  return kernels;
+}
 
 void* const* chase(void* const* start, int64_t loads) {
   void* const* at = start;

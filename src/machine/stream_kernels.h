@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace fathom::machine {
 
@@ -30,6 +31,9 @@ extern const StreamKernels kStreamPortable;  // 128-bit vectors of the compiler
 // Four ranges side by side give DRAM more open pages and prefetchers more to do; one range is shorter code.
 extern const StreamKernels kStreamAvx2, kStreamAvx2FourWays;
 extern const StreamKernels kStreamAvx512, kStreamAvx512FourWays;  // need avx512f
+
+// Those whose instructions this machine has, widest last.
+std::vector<const StreamKernels*> runnable_stream_kernels();
 
 // Follows `loads` pointers from `start`, each load depending on the one before; returns where it ended.
 void* const* chase(void* const* start, int64_t loads);

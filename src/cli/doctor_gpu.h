@@ -1,0 +1,20 @@
+// The GPU's part of `fathom doctor`.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace fathom::cli {
+
+// Text: facts, libraries, ceilings, profiling rungs and claims; one line where there is no GPU.
+void print_gpu(bool refresh);
+
+// {"available": false, "why_not": ..., "installed": [...]}, or all of the above.
+nlohmann::json gpu_json(bool refresh);
+
+// What `fathom doctor` starts itself with, because a profiler may crash and never leaves the process it was
+// tried in: prints how one rung of machine/gpu_profiling.h does, as JSON, and returns the exit code.
+inline constexpr const char* kProbeGpuProfiling = "--probe-gpu-profiling";
+int probe_gpu_profiling(const std::string& rung);
+
+}  // namespace fathom::cli

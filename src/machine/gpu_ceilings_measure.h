@@ -1,0 +1,16 @@
+// Measuring the ceilings of machine/gpu_ceilings.h. Without a GPU, or in a build without CUDA, all of these
+// throw SystemError with the reason.
+#pragma once
+
+#include "machine/ceilings_measure.h"
+#include "machine/gpu_ceilings.h"
+
+namespace fathom::machine {
+
+GpuCeilings measure_gpu_ceilings(const ProgressLine& progress);
+
+// One entry each.
+Measured measure_gpu_bandwidth(GpuLevel level, Traffic traffic);
+Measured measure_gpu_flops(DType dtype, bool tensor);
+
+}  // namespace fathom::machine

@@ -1,0 +1,322 @@
+#include "profile/activity.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "core/cuda.h"
+#include "core/device.h"
+#include "profile/cupti.h"
+#include "profile/kernel_name.h"
+#include "profile/occupancy.h"
+
+namespace fathom::profile {
+namespace {
+
+constexpr size_t kBufferBytes = 4 << 20;
+constexpr size_t kAlignment   = 8;
+
+constexpr CUpti_ActivityKind kKinds[] = {
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,  // first: without kernels there is nothing to see
+    CUPTI_ACTIVITY_KIND_MEMCPY,
+    CUPTI_ACTIVITY_KIND_MEMCPY2,
+    CUPTI_ACTIVITY_KIND_MEMSET,
+    CUPTI_ACTIVITY_KIND_RUNTIME,
+    CUPTI_ACTIVITY_KIND_DRIVER};
+
+const char* copy_name(uint8_t kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
+      return "copy host to device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
+      return "copy device to host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD:
+      return "copy on device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH:
+      return "copy on host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP:
+      return "copy between devices";
+    default:
+      return "copy";
+  }
+}
+
+// CUPTI hands over full buffers on a thread of its own, and knows no user data: there is one of these. It is
+// never destroyed, because the last buffers may come when the process ends.
+class Collector {
+ public:
+  static Collector& get() {
+    static Collector* const collector = new Collector;
+    return *collector;
+  }
+
+  void start(const Cupti& cupti) {
+    const std::lock_guard lock(mutex_);
+    cupti_     = &cupti;
+    activity_  = {};
+    lost_      = 0;
+    recording_ = true;
+  }
+  Activity take(int64_t& lost) {
+    const std::lock_guard lock(mutex_);
+    recording_ = false;
+    lost       = lost_;
+    return std::move(activity_);
+  }
+
+  // Never refused: before API 27 CUPTI did not survive that. Without memory it drops records, and counts
+  // them.
+  static void CUPTIAPI give(uint8_t** buffer, size_t* bytes, size_t* most_records) {
+    *buffer       = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBufferBytes));
+    *bytes        = *buffer ? kBufferBytes : 0;
+    *most_records = 0;  // as many as fit
+  }
+  static void CUPTIAPI take_back(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
+    if (buffer && valid > 0) get().read(buffer, valid);
+    std::free(buffer);
+  }
+
+ private:
+  // Called from C: nothing may be thrown.
+  void read(uint8_t* buffer, size_t valid) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!recording_) return;
+    CUpti_Activity* record = nullptr;
+    while (cupti_->cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+      try {
+        add(*record);
+      } catch (...) {
+        ++lost_;
+      }
+    }
+  }
+
+  // Fields are copied through casts: the records are packed, and a reference to one may not be aligned.
+  void add(const CUpti_Activity& record) {
+    switch (record.kind) {
+      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+        return add_kernel(reinterpret_cast<const CUpti_ActivityKernel10&>(record));
+      case CUPTI_ACTIVITY_KIND_MEMCPY: {
+        const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+        return add_copy(copy, copy_name(copy.copyKind), copy.deviceId);
+      }
+      case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+        const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4&>(record);
+        return add_copy(copy, copy_name(CUPTI_ACTIVITY_MEMCPY_KIND_PTOP), copy.deviceId);
+      }
+      case CUPTI_ACTIVITY_KIND_MEMSET: {
+        const auto& set = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
+        return add_copy(set, "set", set.deviceId);
+      }
+      case CUPTI_ACTIVITY_KIND_RUNTIME:
+      case CUPTI_ACTIVITY_KIND_DRIVER:
+        return add_host_call(reinterpret_cast<const CUpti_ActivityAPI&>(record));
+      default:
+        return;
+    }
+  }
+
+  void add_kernel(const CUpti_ActivityKernel10& k) {
+    lab::KernelRecord kernel;
+    kernel.name           = readable_kernel_name(k.name);
+    kernel.grid           = {k.gridX, k.gridY, k.gridZ};
+    kernel.block          = {k.blockX, k.blockY, k.blockZ};
+    kernel.cluster        = {std::max(1u, uint32_t{k.clusterX}), std::max(1u, uint32_t{k.clusterY}),
+                             std::max(1u, uint32_t{k.clusterZ})};
+    kernel.registers      = k.registersPerThread;
+    kernel.static_shared  = k.staticSharedMemory;
+    kernel.dynamic_shared = k.dynamicSharedMemory;
+    kernel.local          = k.localMemoryPerThread;
+    kernel.start_ns       = static_cast<int64_t>(k.start);
+    kernel.end_ns         = static_cast<int64_t>(k.end);
+    kernel.device         = static_cast<int>(k.deviceId);
+    kernel.stream         = k.streamId;
+    kernel.correlation    = k.correlationId;
+    activity_.kernels.push_back(std::move(kernel));
+  }
+
+  template <class Record>
+  void add_copy(const Record& copy, const char* name, uint32_t device) {
+    activity_.copies.push_back({.name        = name,
+                                .bytes       = static_cast<int64_t>(copy.bytes),
+                                .start_ns    = static_cast<int64_t>(copy.start),
+                                .end_ns      = static_cast<int64_t>(copy.end),
+                                .device      = static_cast<int>(device),
+                                .stream      = uint32_t{copy.streamId},
+                                .correlation = uint32_t{copy.correlationId}});
+  }
+
+  void add_host_call(const CUpti_ActivityAPI& call) {
+    const bool driver = call.kind == CUPTI_ACTIVITY_KIND_DRIVER;
+    const char* name  = nullptr;
+    (void)cupti_->cuptiGetCallbackName(driver ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API,
+                                       call.cbid, &name);
+    activity_.host_calls.push_back({.name        = readable_api_name(name ? name : "unnamed call"),
+                                    .driver      = driver,
+                                    .start_ns    = static_cast<int64_t>(call.start),
+                                    .end_ns      = static_cast<int64_t>(call.end),
+                                    .thread      = uint32_t{call.threadId},
+                                    .correlation = uint32_t{call.correlationId}});
+  }
+
+  std::mutex mutex_;
+  const Cupti* cupti_ = nullptr;
+  Activity activity_;
+  int64_t lost_   = 0;
+  bool recording_ = false;
+};
+
+void CUPTIAPI ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+
+// Takes the one place CUPTI has for a tool, so that another one is seen before it is disturbed.
+class Subscription {
+ public:
+  explicit Subscription(const Cupti& cupti) : cupti_(cupti) {}
+  Subscription(const Subscription&) = delete;
+  ~Subscription() {
+    if (handle_) (void)cupti_.cuptiUnsubscribe(handle_);
+  }
+  Status take() {
+    char other[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
+    FATHOM_CUPTI_PARAMS(CUpti_SubscriberParams, params);
+    params.subscriberName    = "fathom";
+    params.oldSubscriberName = other;
+    params.oldSubscriberSize = sizeof other;
+    const CUptiResult why    = cupti_.cuptiSubscribe_v2(&handle_, ignore, nullptr, &params);
+    if (why == CUPTI_SUCCESS) return Ok{};
+    handle_ = nullptr;
+    if (why == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED && other[0])
+      return Error{
+          fmt::format("{} is attached to this process, and CUPTI serves one tool at a time: run "
+                      "without it",
+                      std::string_view(other, strnlen(other, sizeof other)))};
+    return cupti_.refused("Subscribe", why);
+  }
+
+ private:
+  const Cupti& cupti_;
+  CUpti_SubscriberHandle handle_ = nullptr;
+};
+
+// The kinds of records that are on, until the end of the scope.
+class Recording {
+ public:
+  explicit Recording(const Cupti& cupti) : cupti_(cupti) {}
+  Recording(const Recording&) = delete;
+  ~Recording() { stop(); }
+
+  CUptiResult enable(CUpti_ActivityKind kind) {
+    const CUptiResult why = cupti_.cuptiActivityEnable(kind);
+    if (why == CUPTI_SUCCESS) enabled_.push_back(kind);
+    return why;
+  }
+  void stop() {
+    for (const CUpti_ActivityKind kind : enabled_) (void)cupti_.cuptiActivityDisable(kind);
+    // Forced: also what is incomplete, or it would turn up in the next recording.
+    if (!enabled_.empty()) (void)cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    enabled_.clear();
+  }
+
+ private:
+  const Cupti& cupti_;
+  std::vector<CUpti_ActivityKind> enabled_;
+};
+
+int64_t now(const Cupti& cupti) {
+  uint64_t ns = 0;
+  (void)cupti.cuptiGetTimestamp(&ns);
+  return static_cast<int64_t>(ns);
+}
+
+Gpu describe(int device) {
+  Gpu gpu;
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+    (void)cudaGetLastError();  // or the next launch would report it
+    return gpu;
+  }
+  gpu.name               = properties.name;
+  gpu.compute_capability = properties.major * 10 + properties.minor;
+  return gpu;
+}
+
+void complete(Activity& activity) {
+  const auto by_start = [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; };
+  std::stable_sort(activity.kernels.begin(), activity.kernels.end(), by_start);
+  std::stable_sort(activity.copies.begin(), activity.copies.end(), by_start);
+  std::stable_sort(activity.host_calls.begin(), activity.host_calls.end(), by_start);
+  for (const CopyRecord& copy : activity.copies)
+    if (!activity.gpus.contains(copy.device)) activity.gpus[copy.device] = describe(copy.device);
+  int64_t timeless = 0;
+  for (lab::KernelRecord& kernel : activity.kernels) {
+    if (!activity.gpus.contains(kernel.device)) activity.gpus[kernel.device] = describe(kernel.device);
+    add_occupancy(kernel, activity.gpus[kernel.device].compute_capability);
+    timeless += kernel.start_ns == 0 && kernel.end_ns == 0;
+  }
+  if (timeless > 0)
+    activity.notes.push_back(
+        fmt::format("{} of {} kernels have no times: CUPTI found no device memory for them", timeless,
+                    activity.kernels.size()));
+}
+
+}  // namespace
+
+Result<Activity> watch_activity(const std::function<void()>& call) {
+  if (const std::string tool = injected_tool(); !tool.empty())
+    return Error{
+        fmt::format("{} is injected into this process (CUDA_INJECTION64_PATH), and CUPTI serves one "
+                    "tool at a time: run without it",
+                    tool)};
+  if (!cuda_device()) return Error{why_no_cuda_device()};
+  const auto opened = Cupti::open();
+  if (!opened) return opened.error();
+  const Cupti& cupti = **opened;
+  Subscription subscription(cupti);
+  if (auto taken = subscription.take(); !taken) return taken.error();
+
+  (void)cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+  if (const CUptiResult why = cupti.cuptiActivityRegisterCallbacks(Collector::give, Collector::take_back);
+      why != CUPTI_SUCCESS)
+    return cupti.refused("ActivityRegisterCallbacks", why);
+
+  FATHOM_CUDA(cudaDeviceSynchronize());  // what was launched before is not part of the call
+  Collector::get().start(cupti);
+  Recording recording(cupti);
+  std::vector<std::string> notes;
+  for (const CUpti_ActivityKind kind : kKinds) {
+    const CUptiResult why = recording.enable(kind);
+    if (why == CUPTI_SUCCESS) continue;
+    const Error refused = cupti.refused("ActivityEnable", why);
+    if (kind == kKinds[0]) return refused;
+    notes.push_back(refused.message);
+  }
+
+  const int64_t start_ns = now(cupti);
+  call();
+  FATHOM_CUDA(cudaDeviceSynchronize());
+  const int64_t end_ns = now(cupti);
+  recording.stop();
+
+  int64_t lost      = 0;
+  Activity activity = Collector::get().take(lost);
+  activity.start_ns = start_ns;
+  activity.end_ns   = end_ns;
+  activity.notes    = std::move(notes);
+  size_t dropped    = 0;
+  (void)cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped);
+  if (dropped + lost > 0)
+    activity.notes.push_back(fmt::format(
+        "{} records were dropped for want of memory: times and counts are too low", dropped + lost));
+  complete(activity);
+  if (activity.kernels.empty() && activity.copies.empty())
+    activity.notes.push_back(
+        "no kernel and no copy was seen: the call did nothing on a GPU, or launched a graph "
+        "that was instantiated before the profiler came");
+  return activity;
+}
+
+}  // namespace fathom::profile

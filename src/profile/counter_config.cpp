@@ -1,0 +1,120 @@
+#include "profile/counter_config.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace fathom::profile {
+namespace {
+
+Result<CUpti_Profiler_Host_Object*> open_host(const Cupti& cupti, const std::string& chip,
+                                              const std::vector<uint8_t>& available) {
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_Initialize_Params, params);
+  params.profilerType              = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+  params.pChipName                 = chip.c_str();
+  params.pCounterAvailabilityImage = available.empty() ? nullptr : available.data();
+  if (const CUptiResult why = cupti.cuptiProfilerHostInitialize(&params); why != CUPTI_SUCCESS)
+    return cupti.refused("ProfilerHostInitialize for " + chip, why);
+  return params.pHostObject;
+}
+
+void close_host(const Cupti& cupti, CUpti_Profiler_Host_Object* host) {
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_Deinitialize_Params, params);
+  params.pHostObject = host;
+  (void)cupti.cuptiProfilerHostDeinitialize(&params);
+}
+
+// All in one call: counters that are added one by one get a pass each.
+CUptiResult add(const Cupti& cupti, CUpti_Profiler_Host_Object* host, std::vector<const char*> names) {
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params, params);
+  params.pHostObject   = host;
+  params.ppMetricNames = names.data();
+  params.numMetrics    = names.size();
+  return cupti.cuptiProfilerHostConfigAddMetrics(&params);
+}
+
+// CUPTI refuses the whole list and does not say for which name.
+std::string unknown_names(const Cupti& cupti, const std::string& chip, const std::vector<const char*>& names,
+                          const std::vector<uint8_t>& available) {
+  std::string unknown;
+  for (const char* name : names) {
+    const auto host = open_host(cupti, chip, available);
+    if (!host) continue;
+    if (add(cupti, *host, {name}) != CUPTI_SUCCESS)
+      unknown += fmt::format("{}{}", unknown.empty() ? "" : ", ", name);
+    close_host(cupti, *host);
+  }
+  return unknown;
+}
+
+}  // namespace
+
+Result<CounterConfig> CounterConfig::create(const Cupti& cupti, const std::string& chip,
+                                            std::vector<std::string> names,
+                                            const std::vector<uint8_t>& available) {
+  auto host = open_host(cupti, chip, available);
+  if (!host) return host.error();
+  CounterConfig config(cupti, *host, std::move(names));
+  if (const CUptiResult why = add(cupti, *host, config.name_pointers()); why != CUPTI_SUCCESS) {
+    const std::string unknown = unknown_names(cupti, chip, config.name_pointers(), available);
+    if (!unknown.empty()) return Error{fmt::format("{} does not count {}", chip, unknown)};
+    return cupti.refused("ProfilerHostConfigAddMetrics", why);
+  }
+
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params, size);
+  size.pHostObject = *host;
+  if (const CUptiResult why = cupti.cuptiProfilerHostGetConfigImageSize(&size); why != CUPTI_SUCCESS)
+    return cupti.refused("ProfilerHostGetConfigImageSize", why);
+  config.image_.resize(size.configImageSize);
+
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params, image);
+  image.pHostObject     = *host;
+  image.configImageSize = config.image_.size();
+  image.pConfigImage    = config.image_.data();
+  if (const CUptiResult why = cupti.cuptiProfilerHostGetConfigImage(&image); why != CUPTI_SUCCESS)
+    return cupti.refused("ProfilerHostGetConfigImage", why);
+
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_GetNumOfPasses_Params, passes);
+  passes.configImageSize = config.image_.size();
+  passes.pConfigImage    = config.image_.data();
+  if (const CUptiResult why = cupti.cuptiProfilerHostGetNumOfPasses(&passes); why != CUPTI_SUCCESS)
+    return cupti.refused("ProfilerHostGetNumOfPasses", why);
+  config.passes_ = static_cast<int>(passes.numOfPasses);
+  return config;
+}
+
+CounterConfig::CounterConfig(CounterConfig&& other) noexcept
+    : cupti_(other.cupti_),
+      host_(std::exchange(other.host_, nullptr)),
+      names_(std::move(other.names_)),
+      image_(std::move(other.image_)),
+      passes_(other.passes_) {}
+
+CounterConfig::~CounterConfig() {
+  if (host_) close_host(*cupti_, host_);
+}
+
+std::vector<const char*> CounterConfig::name_pointers() const {
+  std::vector<const char*> pointers;
+  for (const std::string& name : names_) pointers.push_back(name.c_str());
+  return pointers;
+}
+
+Result<std::vector<double>> CounterConfig::values(const std::vector<uint8_t>& counter_data,
+                                                  size_t range) const {
+  std::vector<const char*> names = name_pointers();
+  std::vector<double> values(names.size());
+  FATHOM_CUPTI_PARAMS(CUpti_Profiler_Host_EvaluateToGpuValues_Params, params);
+  params.pHostObject          = host_;
+  params.pCounterDataImage    = counter_data.data();
+  params.counterDataImageSize = counter_data.size();
+  params.rangeIndex           = range;
+  params.ppMetricNames        = names.data();
+  params.numMetrics           = names.size();
+  params.pMetricValues        = values.data();
+  if (const CUptiResult why = cupti_->cuptiProfilerHostEvaluateToGpuValues(&params); why != CUPTI_SUCCESS)
+    return cupti_->refused("ProfilerHostEvaluateToGpuValues", why);
+  return values;
+}
+
+}  // namespace fathom::profile

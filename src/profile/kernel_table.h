@@ -1,0 +1,49 @@
+// What the kernels of a call were, one row for each that was launched in the same way, and what the call
+// reached of the work it declared.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/profiler.h"
+
+namespace fathom::profile {
+
+struct KernelRow {
+  std::string name;
+  std::array<int64_t, 3> grid{}, block{}, cluster{};
+  int registers  = 0;  // a thread
+  int64_t shared = 0;  // bytes a block, static and dynamic
+  int64_t local  = 0;  // bytes a thread
+  std::optional<double> occupancy;
+  std::string limiter;
+  int calls      = 0;
+  double time_ns = 0;                      // of all of them
+  double share   = 0;                      // of the time of all kernels
+  std::map<std::string, double> counters;  // profile/metrics.h; of all of them together
+};
+
+struct KernelTable {
+  std::vector<KernelRow> rows;  // longest first
+  int kernels    = 0;
+  double time_ns = 0;  // in kernels
+  double span_ns = 0;  // from the first start to the last end: gaps and overlaps are the difference
+  std::optional<double> bytes_per_s;  // of the declared cost over the span; absent where none was declared
+  std::optional<double> flops_per_s;
+};
+
+KernelTable kernel_table(const std::vector<lab::KernelRecord>& kernels, const lab::Cost& cost);
+
+// A header, the rows, and a last row for the whole call: for whoever lays out tables.
+std::vector<std::vector<std::string>> cells(const KernelTable& table);
+
+std::string to_text(const KernelTable& table);      // columns aligned, for a terminal
+std::string to_markdown(const KernelTable& table);  // GitHub's, aligned too
+nlohmann::json to_json(const KernelTable& table);   // "fathom.kernels/1"
+
+}  // namespace fathom::profile

@@ -1,0 +1,127 @@
+#include "profile/profiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lab/json_text.h"
+#include "lab/target.h"
+#include "profile/kernel_table.h"
+#include "profile/timeline.h"
+
+namespace fathom::profile {
+namespace {
+
+// Two runs of a call launch the same kernels in the same order, or their records cannot be joined.
+bool add_counters(std::vector<lab::KernelRecord>& kernels, const CounterRun& run) {
+  if (run.kernels.size() != kernels.size()) return false;
+  // Activity is sorted by start, counters by launch: correlation numbers grow with every launch.
+  std::vector<size_t> by_launch(kernels.size());
+  for (size_t i = 0; i < by_launch.size(); ++i) by_launch[i] = i;
+  std::stable_sort(by_launch.begin(), by_launch.end(),
+                   [&](size_t a, size_t b) { return kernels[a].correlation < kernels[b].correlation; });
+  for (size_t i = 0; i < by_launch.size(); ++i) kernels[by_launch[i]].counters = run.kernels[i];
+  return true;
+}
+
+std::map<std::string, lab::Metric> metrics_of(const std::vector<lab::KernelRecord>& kernels,
+                                              const KernelTable& table, const lab::Cost& cost) {
+  std::map<std::string, lab::Metric> metrics;
+  metrics["kernels"] = {static_cast<double>(kernels.size()), "lower"};
+  if (kernels.empty()) return metrics;
+  metrics["kernel_time_ns"] = {table.time_ns, "lower"};
+  // Of the kernel that took longest, which is the one to look at.
+  const KernelRow& longest          = table.rows.front();
+  metrics["registers_per_thread"]   = {static_cast<double>(longest.registers), "lower"};
+  metrics["shared_bytes_per_block"] = {static_cast<double>(longest.shared), "lower"};
+  metrics["local_bytes_per_thread"] = {static_cast<double>(longest.local), "lower"};
+  if (longest.occupancy) metrics["theoretical_occupancy"] = {*longest.occupancy, "higher"};
+
+  std::vector<const lab::KernelRecord*> all;
+  for (const lab::KernelRecord& kernel : kernels) all.push_back(&kernel);
+  const auto counters = combined_counters(all);
+  for (const auto& [name, value] : counters)
+    metrics["counted_" + name] = {value, higher_is_better(name) ? "higher" : "lower"};
+  const auto read = counters.find("dram_bytes_read"), written = counters.find("dram_bytes_written");
+  if (read != counters.end() && written != counters.end() && cost.read + cost.written > 0)
+    metrics["counted_over_declared_bytes"] = {
+        (read->second + written->second) / static_cast<double>(cost.read + cost.written), "lower"};
+  return metrics;
+}
+
+class CudaProfiler final : public lab::Profiler {
+ public:
+  CudaProfiler(ProfilerOptions options, ProfilerSources sources)
+      : options_(std::move(options)), sources_(std::move(sources)) {}
+
+  Result<lab::Profile> profile(const lab::Profiled& what, const std::function<void()>& call) override {
+    auto watched = sources_.activity(call);
+    if (!watched) return watched.error();
+    Activity& activity = *watched;
+    lab::Profile profile;
+    profile.notes = activity.notes;
+    if (options_.counters && !activity.kernels.empty()) count(activity, call, profile.notes);
+    const KernelTable table = kernel_table(activity.kernels, what.cost);
+    profile.metrics         = metrics_of(activity.kernels, table, what.cost);
+    if (!options_.folder.empty()) write(what, activity, table, profile.notes);
+    profile.kernels = std::move(activity.kernels);
+    return profile;
+  }
+
+ private:
+  void count(Activity& activity, const std::function<void()>& call, std::vector<std::string>& notes) {
+    auto counted = sources_.counters(options_.set, activity.kernels.size(), call);
+    if (!counted) {
+      notes.push_back("no hardware counters: " + counted.error().message);
+      return;
+    }
+    notes.insert(notes.end(), counted->notes.begin(), counted->notes.end());
+    if (!add_counters(activity.kernels, *counted))
+      notes.push_back(
+          fmt::format("no hardware counters: the call launched {} kernels when it was traced and {} "
+                      "when it was counted",
+                      activity.kernels.size(), counted->kernels.size()));
+  }
+
+  void write(const lab::Profiled& what, const Activity& activity, const KernelTable& table,
+             const std::vector<std::string>& notes) const {
+    const std::filesystem::path folder =
+        std::filesystem::path(options_.folder) / what.experiment / what.variant;
+    const auto file = [&](std::string_view kind, std::string_view extension) {
+      return (folder / profile_file_name(kind, what.at, extension)).string();
+    };
+    const std::string id = lab::result_id(what.experiment, what.variant, what.at);
+    timeline(activity, id).write(file("trace", "json"));
+    nlohmann::json json = to_json(table);
+    json["id"]          = id;
+    json["notes"]       = notes;
+    lab::write_file_whole(file("kernels", "json"), lab::json_text(json));
+    std::string page = fmt::format("# {}\n\n{}", id, to_markdown(table));
+    for (const std::string& note : notes) page += fmt::format("\n{}\n", note);
+    lab::write_file_whole(file("kernels", "md"), page);
+  }
+
+  ProfilerOptions options_;
+  ProfilerSources sources_;
+};
+
+}  // namespace
+
+std::unique_ptr<lab::Profiler> make_profiler(ProfilerOptions options, ProfilerSources sources) {
+  return std::make_unique<CudaProfiler>(std::move(options), std::move(sources));
+}
+
+std::string profile_file_name(std::string_view kind, const lab::Point& at, std::string_view extension) {
+  std::string point = at.to_string();
+  // A value may be any text; a file's name may not.
+  for (char& c : point) {
+    if (c == '&') c = ',';
+    if (c == '/' || c == '\\' || c == ':' || static_cast<unsigned char>(c) < ' ') c = '_';
+  }
+  return fmt::format("{}{}{}.{}", kind, point.empty() ? "" : "_", point, extension);
+}
+
+}  // namespace fathom::profile

@@ -82,7 +82,7 @@ nlohmann::json listing_json(const lab::Targets& targets) {
         std::visit([&](const auto& v) { axes[axis.name].push_back(v); }, value);
     experiments.push_back({{"id", experiment.id},
                            {"question", experiment.question},
-                           {"backend", experiment.is_gpu() ? "cuda" : "cpu"},
+                           {"backend", std::string(to_string(experiment.backend))},
                            {"limit", to_string(experiment.limit)},
                            {"cache", to_string(experiment.cache)},
                            {"catalog", experiment.catalog},

@@ -81,6 +81,7 @@ int main(int argc, char** argv) {
 }  // namespace fathom::cli
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "__experiment") return fathom::lab::child_main(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "__experiment")
+    return fathom::lab::child_main(argc, argv, fathom::cli::profiler_for);
   return fathom::cli::main(argc, argv);
 }

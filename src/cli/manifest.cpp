@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lab/source_hash.h"
+#include "machine/gpu.h"
 #include "machine/identity.h"
 #include "machine/isolation.h"
 #include "machine/topology.h"
@@ -14,6 +15,22 @@ namespace fathom::cli {
 namespace {
 
 using nlohmann::json;
+
+// Null where there is none. Its UUID names one card of one owner and stays out.
+json gpu_facts() {
+  const machine::GpuFacts* gpu = machine::gpu();
+  if (!gpu) return nullptr;
+  return {{"id", machine::gpu_machine_id()},
+          {"name", gpu->name},
+          {"count", gpu->count},
+          {"capability", gpu->capability()},
+          {"multiprocessors", gpu->multiprocessors},
+          {"l2_bytes", gpu->l2_bytes},
+          {"memory_bytes", gpu->memory_bytes},
+          {"max_clock_hz", gpu->max_clock_hz},
+          {"driver", gpu->driver},
+          {"cuda", machine::cuda_version_text(gpu->runtime_cuda)}};
+}
 
 json machine_facts() {
   const machine::Topology& topology   = machine::topology();
@@ -36,6 +53,7 @@ json machine_facts() {
           {"governor", maybe(topology.governor)},
           {"kernel", topology.kernel},
           {"distribution", topology.distribution},
+          {"gpu", gpu_facts()},
           {"virtual", isolation.virtual_machine},
           {"hypervisor", isolation.hypervisor},
           {"cgroup",

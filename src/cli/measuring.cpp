@@ -11,6 +11,7 @@
 #include "cli/usage.h"
 #include "machine/ceilings.h"
 #include "machine/identity.h"
+#include "profile/profiler.h"
 
 namespace fathom::cli {
 namespace {
@@ -69,14 +70,14 @@ lab::RunRecord measure(const MeasuringFlags& flags, const lab::Targets& targets,
   lab::RunRecord growing;
   growing.label    = label;
   growing.started  = utc_now();
-  growing.machine  = machine::machine_id();
+  growing.machine  = lab::machine_of(options);
   growing.manifest = manifest(argv, options, growing.started).dump();
   for (const lab::Planned& planned : targets.planned) growing.experiments.push_back(skipped(planned));
   if (!growing.experiments.empty()) after_each(growing);
 
   // Before the first experiment: inside one, measuring the machine would count against the variant whose turn
   // it is.
-  if (!options.check_only && !options.targets.empty()) machine::ceilings();
+  if (lab::needs_cpu_ceilings(options)) machine::ceilings();
 
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   if (!options.targets.empty())
@@ -87,6 +88,12 @@ lab::RunRecord measure(const MeasuringFlags& flags, const lab::Targets& targets,
       after_each(growing);
     });
   return growing;
+}
+
+std::unique_ptr<lab::Profiler> profiler_for(const std::string& set, const std::string& folder) {
+  const auto known = profile::parse_metric_set(set);
+  if (!known) throw UsageError(known.error().message);
+  return profile::make_profiler({.set = *known, .folder = folder});
 }
 
 }  // namespace fathom::cli

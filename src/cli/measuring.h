@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ void add_measuring_flags(CLI::App& verb, MeasuringFlags& flags);
 lab::RunRecord measure(const MeasuringFlags& flags, const lab::Targets& targets, const std::string& label,
                        const std::vector<std::string>& argv,
                        const std::function<void(const lab::RunRecord&)>& after_each);
+
+// What a child profiles with (lab/supervisor.h).
+std::unique_ptr<lab::Profiler> profiler_for(const std::string& set, const std::string& folder);
 
 // argv of this process; main() sets it, manifests hold it.
 std::vector<std::string>& program_arguments();

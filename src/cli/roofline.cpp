@@ -49,16 +49,12 @@ Table points_table(const std::vector<lab::RooflinePoint>& points) {
   return table;
 }
 
-lab::Roofs roofs_for(const RooflineFlags& flags) {
-  return roofs_of(
-      machine::ceilings(flags.calibrate ? machine::Refresh::always : machine::Refresh::if_missing));
-}
-
 int roofline(const RooflineFlags& flags) {
-  const lab::Roofs roofs = roofs_for(flags);
   lab::RunRecord run;  // without points where nothing was run yet
   if (!flags.run.empty() || !run_folders(flags.artifacts).empty())
     run = find_run(flags.run, flags.artifacts).run;
+  const lab::Roofs roofs =
+      measured_roofs(run.machine, flags.calibrate ? machine::Refresh::always : machine::Refresh::if_missing);
   const auto points = lab::roofline_points(run, roofs);
   if (!flags.svg.empty())
     lab::write_file_whole(flags.svg, lab::roofline_svg(roofs, points, lab::SvgFor::file));

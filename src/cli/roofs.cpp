@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "machine/gpu.h"
+#include "machine/identity.h"
+
 namespace fathom::cli {
 namespace {
 
@@ -13,19 +16,21 @@ std::string threads_text(int threads) { return fmt::format("{} thread{}", thread
 double rate_of(const lab::MemoryRoof& roof) { return roof.bytes_per_s; }
 double rate_of(const lab::ComputeRoof& roof) { return roof.flops_per_s; }
 
+// A roof is the most that was ever seen, whatever the traffic: nothing honest lies above it.
+template <class Roof>
+void raise(std::vector<Roof>& roofs, const std::string& name, double rate) {
+  const auto known =
+      std::find_if(roofs.begin(), roofs.end(), [&](const Roof& roof) { return roof.name == name; });
+  if (known == roofs.end())
+    roofs.push_back({name, rate});
+  else
+    *known = {name, std::max(rate, rate_of(*known))};
+}
+
 }  // namespace
 
 lab::Roofs roofs_of(const machine::Ceilings& ceilings) {
   lab::Roofs roofs{.measured = fmt::format("{}, {}", ceilings.machine_id, ceilings.measured_at)};
-  // A roof is the most that was ever seen, whatever the traffic: nothing honest lies above it.
-  const auto raise = [](auto& list, const std::string& name, double rate) {
-    const auto known =
-        std::find_if(list.begin(), list.end(), [&](const auto& roof) { return roof.name == name; });
-    if (known == list.end())
-      list.push_back({name, rate});
-    else
-      *known = {name, std::max(rate, rate_of(*known))};
-  };
   for (const machine::Bandwidth& bandwidth : ceilings.bandwidths)
     if (bandwidth.bytes_per_s.best > 0)
       raise(roofs.memory, fmt::format("{}, {}", to_string(bandwidth.level), threads_text(bandwidth.threads)),
@@ -38,7 +43,42 @@ lab::Roofs roofs_of(const machine::Ceilings& ceilings) {
   return roofs;
 }
 
+lab::Roofs roofs_of(const machine::GpuCeilings& ceilings) {
+  lab::Roofs roofs{.measured = fmt::format("{}, {}", ceilings.machine_id, ceilings.measured_at)};
+  for (const machine::GpuBandwidth& bandwidth : ceilings.bandwidths)
+    if (bandwidth.bytes_per_s.best > 0)
+      raise(roofs.memory, std::string(to_string(bandwidth.level)), bandwidth.bytes_per_s.best);
+  for (const machine::GpuPeak& peak : ceilings.peaks) {
+    if (peak.flops_per_s.best <= 0) continue;
+    const bool tensor = peak.unit != machine::GpuUnit::cuda_cores;
+    raise(roofs.compute,
+          fmt::format("{} {}", tensor && peak.dtype == DType::fp32 ? "tf32" : traits(peak.dtype).name,
+                      tensor ? "tensor cores" : "multiply-add"),
+          peak.flops_per_s.best);
+  }
+  return roofs;
+}
+
+namespace {
+
+bool is_of_gpu(const std::string& machine_id) {
+  return machine::gpu() && machine::gpu_machine_id() == machine_id && machine_id != machine::machine_id();
+}
+
+}  // namespace
+
+lab::Roofs measured_roofs(const std::string& machine_id, machine::Refresh refresh) {
+  if (is_of_gpu(machine_id)) return roofs_of(machine::gpu_ceilings(refresh));
+  return roofs_of(machine::ceilings(refresh));
+}
+
 lab::Roofs known_roofs(const std::string& machine_id) {
+  if (is_of_gpu(machine_id)) {
+    const machine::GpuFacts& facts = *machine::gpu();
+    const auto cached =
+        machine::read_gpu_ceilings(machine::gpu_ceilings_path({machine_id, facts.uuid, facts.driver}));
+    return cached ? roofs_of(*cached) : lab::Roofs{};
+  }
   const auto cached = machine::read_ceilings(machine::ceilings_path());
   return cached && cached->machine_id == machine_id ? roofs_of(*cached) : lab::Roofs{};
 }

@@ -61,16 +61,15 @@ int run(const RunFlags& flags) {
     fmt::print("{}", listing_text(targets));
     return 0;
   }
-  if (flags.profile)
-    fmt::print(stderr,
-               "fathom run: --profile is skipped: needs_cuda; this build has no profiler, so the {} set of "
-               "counters is "
-               "not collected\n",
-               flags.metric_set);
   const std::string label  = label_of(flags);
   const std::string folder = make_run_folder(flags.artifacts, utc_now(), label);
+  MeasuringFlags measuring = flags.measuring;
+  if (flags.profile) {
+    measuring.options.profile_set = flags.metric_set;
+    measuring.options.folder      = folder;
+  }
   const lab::RunRecord record =
-      measure(flags.measuring, targets, label, program_arguments(),
+      measure(measuring, targets, label, program_arguments(),
               [&](const lab::RunRecord& growing) { write_results(folder, growing); });
   write_run(flags.artifacts, folder, record);
   if (!flags.measuring.options.cold_start && !flags.measuring.options.aa) remember(record);
@@ -104,7 +103,7 @@ void add_run(CLI::App& app, int& exit_code) {
   verb.add_option("--label", flags->label, "Name of the run (default: of its targets)");
   add_artifacts_flag(verb, flags->artifacts);
   verb.add_flag("--profile", flags->profile,
-                "Collect counters and a timeline in an untimed pass (needs CUDA)");
+                "Look at one call of each GPU variant in an untimed pass: timeline, kernels, counters");
   verb.add_option("--ncu-metric-set", flags->metric_set, "Counters of --profile")
       ->check(CLI::IsMember({"minimal", "roofline", "deep_dive"}))
       ->capture_default_str();

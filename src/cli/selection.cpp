@@ -90,7 +90,7 @@ lab::Targets selected(const SelectionFlags& flags) {
   const std::regex filter = filter_of(flags.filter);
   std::erase_if(targets->selections, [&](lab::Selection& selection) {
     const lab::ExperimentInfo& experiment = *lab::find_experiment(selection.experiment);
-    if (!flags.backend.empty() && experiment.is_gpu() != (flags.backend == "cuda")) return true;
+    if (!flags.backend.empty() && to_string(experiment.backend) != flags.backend) return true;
     return !keep_matching(selection, experiment, filter);
   });
   for (const lab::Selection& selection : targets->selections) {

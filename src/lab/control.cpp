@@ -45,16 +45,6 @@ bool runs_here(const machine::FmaKernel& kernel) {
                       [](machine::Feature feature) { return machine::missing(feature).has_value(); });
 }
 
-// The stream kernels this machine can run, widest last.
-std::vector<const machine::StreamKernels*> stream_kernels() {
-  std::vector<const machine::StreamKernels*> kernels = {&machine::kStreamPortable};
-  if (!machine::missing(machine::Feature::avx2))
-    kernels.insert(kernels.end(), {&machine::kStreamAvx2, &machine::kStreamAvx2FourWays});
-  if (!machine::missing(machine::Feature::avx512f))
-    kernels.insert(kernels.end(), {&machine::kStreamAvx512, &machine::kStreamAvx512FourWays});
-  return kernels;
-}
-
 }  // namespace
 
 std::optional<DiskLimit> disk_limit() {
@@ -65,68 +55,116 @@ std::optional<DiskLimit> disk_limit() {
   return std::nullopt;
 }
 
-bool has_control(Limit limit) {
-  return limit == Limit::memory || limit == Limit::flops || limit == Limit::load_latency;
+bool has_control(Backend backend, Limit limit) {
+  if (limit == Limit::memory || limit == Limit::flops || limit == Limit::load_latency) return true;
+  return backend == Backend::cuda && limit != Limit::none && limit != Limit::disk;
 }
 
-struct Control::State {
-  Limit limit;
-  Cost cost;
-  int threads;
-  ThreadPool* pool;
-  std::string words;
+double Control::limit_ns(double rate) const {
+  const auto at_rate = [rate](double amount) { return amount / rate * 1e9; };
+  switch (limit_) {
+    case Limit::memory:
+      return at_rate(static_cast<double>(cost_.read + cost_.written));
+    case Limit::flops:
+    case Limit::tensor_flops:
+      return at_rate(cost_.flops);
+    case Limit::link:
+      return at_rate(static_cast<double>(cost_.link));
+    case Limit::shared_memory:
+      return at_rate(static_cast<double>(cost_.shared));
+    default:
+      return at_rate(static_cast<double>(cost_.loads));
+  }
+}
+
+namespace {
+
+class CpuControl final : public Control {
+ public:
+  CpuControl(Limit limit, const Cost& cost, int64_t working_set, int threads, ThreadPool& pool);
+  double sample() override { return once(); }
+  const std::string& words() const override { return words_; }
+  int threads() const override { return threads_; }
+
+ private:
   // memory, load_latency
-  Traffic traffic          = Traffic::read;
-  int64_t bytes_per_thread = 0;  // of the source, and of the target
-  std::vector<machine::HugeBuffer> sources, targets;
-  machine::StreamKernel stream = nullptr;
-  void* const* at              = nullptr;
-  int64_t loads                = 0;
+  Traffic traffic_          = Traffic::read;
+  int64_t bytes_per_thread_ = 0;  // of the source, and of the target
+  std::vector<machine::HugeBuffer> sources_, targets_;
+  machine::StreamKernel stream_ = nullptr;
+  void* const* at_              = nullptr;
   // flops
-  const machine::FmaKernel* fma = nullptr;
+  const machine::FmaKernel* fma_ = nullptr;
   // How often the loop runs in a sample, so that it lasts about kSampleNs.
-  int64_t repeats = 1;
+  int64_t repeats_ = 1;
 
   void pass(int64_t times) {
-    pool->run([&](int w) {
+    pool_->run([&](int w) {
       const auto i = static_cast<size_t>(w);
-      stream(targets[i].data(), sources[i].data(), bytes_per_thread, times);
+      stream_(targets_[i].data(), sources_[i].data(), bytes_per_thread_, times);
     });
   }
 
   double once() {
     // A variant finds what the one before it left of the same data in the caches; so does the control.
-    if (limit == Limit::memory) pass(1);
-    if (threads > 1)
-      pool->run([](int) {});  // workers are awake when the clock starts, as they are for the variants
+    if (limit_ == Limit::memory) pass(1);
+    if (threads_ > 1)
+      pool_->run([](int) {});  // workers are awake when the clock starts, as they are for the variants
     const int64_t start = measure::now_ns(measure::Clock::wall);
     double work         = 0;
-    switch (limit) {
+    switch (limit_) {
       case Limit::memory:
-        pass(repeats);
-        work = static_cast<double>(bytes_per_thread * repeats * threads) *
-               (traffic == Traffic::copy || traffic == Traffic::copy_nontemporal ? 2 : 1);
+        pass(repeats_);
+        work = static_cast<double>(bytes_per_thread_ * repeats_ * threads_) *
+               (traffic_ == Traffic::copy || traffic_ == Traffic::copy_nontemporal ? 2 : 1);
         break;
       case Limit::flops:
-        pool->run([&](int) { fma->run(repeats); });
-        work = fma->flops_per_step * static_cast<double>(repeats) * threads;
+        pool_->run([&](int) { fma_->run(repeats_); });
+        work = fma_->flops_per_step * static_cast<double>(repeats_) * threads_;
         break;
       default:
-        at = static_cast<void* const*>(
-            const_cast<void*>(static_cast<const void*>(machine::chase(at, repeats))));
-        work = static_cast<double>(repeats);
+        at_ = static_cast<void* const*>(
+            const_cast<void*>(static_cast<const void*>(machine::chase(at_, repeats_))));
+        work = static_cast<double>(repeats_);
     }
     return work / static_cast<double>(measure::now_ns(measure::Clock::wall) - start) * 1e9;
   }
+
+  // Sets repeats_ so that a sample lasts about `ns`.
+  void calibrate(double ns) {
+    for (repeats_ = 1; repeats_ < int64_t{1} << 40;) {
+      const int64_t start = measure::now_ns(measure::Clock::wall);
+      once();
+      const auto took = static_cast<double>(measure::now_ns(measure::Clock::wall) - start);
+      if (took > ns / 2) {
+        repeats_ = std::max<int64_t>(1, std::llround(static_cast<double>(repeats_) * ns / took));
+        return;
+      }
+      repeats_ *= 2;
+    }
+  }
+
+  // Samples long enough to tell the candidates apart, taken in turn; the best of three counts.
+  template <class Kernel>
+  void keep_fastest(const std::vector<Kernel>& candidates, Kernel& kept) {
+    std::vector<double> best(candidates.size());
+    for (int pass = 0; pass < 3; ++pass)
+      for (size_t c = 0; c < candidates.size(); ++c) {
+        kept = candidates[c];
+        if (pass == 0) calibrate(kSampleNs / 5);
+        best[c] = std::max(best[c], once());
+      }
+    if (!best.empty())
+      kept = candidates[static_cast<size_t>(std::max_element(best.begin(), best.end()) - best.begin())];
+  }
+
+  int threads_;
+  ThreadPool* pool_;
+  std::string words_;
 };
 
-Control::Control(Limit limit, const Cost& cost, int64_t working_set, int threads, ThreadPool& pool)
-    : state_(std::make_unique<State>()) {
-  State& s  = *state_;
-  s.limit   = limit;
-  s.cost    = cost;
-  s.threads = threads;
-  s.pool    = &pool;
+CpuControl::CpuControl(Limit limit, const Cost& cost, int64_t working_set, int threads, ThreadPool& pool)
+    : Control(limit, cost), threads_(threads), pool_(&pool) {
   FATHOM_EXPECT(pool.threads() == threads, "a control runs on a pool of its threads");
   const Level level    = machine::level_holding(working_set, threads);
   const std::string on = fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
@@ -140,51 +178,34 @@ Control::Control(Limit limit, const Cost& cost, int64_t working_set, int threads
       level == Level::dram ? std::min(working_set, std::max<int64_t>(4 * last_cache, 64 << 20)) : working_set;
 
   if (limit == Limit::memory) {
-    s.traffic          = resembling(cost, level, threads);
-    const bool two     = s.traffic == Traffic::copy || s.traffic == Traffic::copy_nontemporal;
-    s.bytes_per_thread = std::max(
-        machine::kStreamStep, set / threads / (two ? 2 : 1) / machine::kStreamStep * machine::kStreamStep);
+    traffic_          = resembling(cost, level, threads);
+    const bool two    = traffic_ == Traffic::copy || traffic_ == Traffic::copy_nontemporal;
+    bytes_per_thread_ = std::max(machine::kStreamStep,
+                                 set / threads / (two ? 2 : 1) / machine::kStreamStep * machine::kStreamStep);
     for (int t = 0; t < threads; ++t) {
-      s.sources.emplace_back(s.bytes_per_thread);
-      s.targets.emplace_back(s.traffic == Traffic::read ? machine::kStreamStep : s.bytes_per_thread);
+      sources_.emplace_back(bytes_per_thread_);
+      targets_.emplace_back(traffic_ == Traffic::read ? machine::kStreamStep : bytes_per_thread_);
     }
     pool.run([&](int w) {
       const auto i = static_cast<size_t>(w);
-      std::fill_n(s.sources[i].data(), s.sources[i].bytes(), std::byte{1});
-      std::fill_n(s.targets[i].data(), s.targets[i].bytes(), std::byte{0});
+      std::fill_n(sources_[i].data(), sources_[i].bytes(), std::byte{1});
+      std::fill_n(targets_[i].data(), targets_[i].bytes(), std::byte{0});
     });
-    double best = 0;
-    for (const machine::StreamKernels* kernels : stream_kernels()) {
-      const machine::StreamKernel candidate = kernels->of[static_cast<int>(s.traffic)];
-      if (!candidate) continue;
-      const machine::StreamKernel kept = s.stream;
-      s.stream                         = candidate;
-      s.once();
-      const double rate = std::max(s.once(), s.once());
-      if (rate < best)
-        s.stream = kept;
-      else
-        best = rate;
-    }
-    FATHOM_EXPECT(s.stream != nullptr, "no stream kernel runs on this machine");
-    s.words = fmt::format("{} bandwidth of {}, {}", words_of(s.traffic), machine::to_string(level), on);
+    std::vector<machine::StreamKernel> candidates;
+    for (const machine::StreamKernels* kernels : machine::runnable_stream_kernels())
+      if (const machine::StreamKernel kernel = kernels->of[static_cast<int>(traffic_)])
+        candidates.push_back(kernel);
+    keep_fastest(candidates, stream_);
+    FATHOM_EXPECT(stream_ != nullptr, "no stream kernel runs on this machine");
+    words_ = fmt::format("{} bandwidth of {}, {}", words_of(traffic_), machine::to_string(level), on);
   } else if (limit == Limit::flops) {
-    s.repeats   = 1000;
-    double best = 0;
-    for (const machine::FmaKernel& kernel : machine::fma_kernels()) {
-      if (kernel.dtype != cost.flop_type || !runs_here(kernel)) continue;
-      const machine::FmaKernel* kept = s.fma;
-      s.fma                          = &kernel;
-      s.once();
-      const double rate = std::max(s.once(), s.once());
-      if (rate < best)
-        s.fma = kept;
-      else
-        best = rate;
-    }
-    FATHOM_EXPECT(s.fma != nullptr,
+    std::vector<const machine::FmaKernel*> candidates;
+    for (const machine::FmaKernel& kernel : machine::fma_kernels())
+      if (kernel.dtype == cost.flop_type && runs_here(kernel)) candidates.push_back(&kernel);
+    keep_fastest(candidates, fma_);
+    FATHOM_EXPECT(fma_ != nullptr,
                   fmt::format("no arithmetic peak is known for {}", traits(cost.flop_type).name));
-    s.words = fmt::format("{} peak of {}, {}", traits(cost.flop_type).name, s.fma->isa, on);
+    words_ = fmt::format("{} peak of {}, {}", traits(cost.flop_type).name, fma_->isa, on);
   } else {
     FATHOM_EXPECT(limit == Limit::load_latency, "a control exists for memory, flops and load_latency");
     // One pointer a cache line, in one random cycle over the working set.
@@ -192,42 +213,22 @@ Control::Control(Limit limit, const Cost& cost, int64_t working_set, int threads
     const int64_t lines        = std::max<int64_t>(1, set / 64);
     std::vector<int64_t> order(static_cast<size_t>(lines));
     fill_permutation(order.data(), lines, 0xC0117401, lines);
-    s.sources.emplace_back(lines * 64);
-    auto* const cycle = reinterpret_cast<void**>(s.sources.front().data());
+    sources_.emplace_back(lines * 64);
+    auto* const cycle = reinterpret_cast<void**>(sources_.front().data());
     const auto line   = [&](int64_t i) { return cycle + order[static_cast<size_t>(i % lines)] * kPerLine; };
     for (int64_t i = 0; i < lines; ++i) *line(i) = line(i + 1);
-    s.at      = line(0);
-    s.repeats = 1000;
-    s.words   = fmt::format("load latency of {}, {}", machine::to_string(level), on);
+    at_      = line(0);
+    repeats_ = 1000;
+    words_   = fmt::format("load latency of {}, {}", machine::to_string(level), on);
   }
-  // Calibrate the length of a sample.
-  s.once();
-  const int64_t start = measure::now_ns(measure::Clock::wall);
-  s.once();
-  const auto took = static_cast<double>(measure::now_ns(measure::Clock::wall) - start);
-  s.repeats =
-      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(static_cast<double>(s.repeats) *
-                                                          (threads > 1 ? kSampleOfMoreThreadsNs : kSampleNs) /
-                                                          std::max(took, 1.0))));
+  calibrate(threads > 1 ? kSampleOfMoreThreadsNs : kSampleNs);
 }
 
-Control::~Control()                  = default;
-Control::Control(Control&&) noexcept = default;
+}  // namespace
 
-double Control::sample() { return state_->once(); }
-const std::string& Control::words() const { return state_->words; }
-int Control::threads() const { return state_->threads; }
-
-double Control::limit_ns(double rate) const {
-  const Cost& cost = state_->cost;
-  switch (state_->limit) {
-    case Limit::memory:
-      return static_cast<double>(cost.read + cost.written) / rate * 1e9;
-    case Limit::flops:
-      return cost.flops / rate * 1e9;
-    default:
-      return static_cast<double>(cost.loads) / rate * 1e9;
-  }
+std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads,
+                                     ThreadPool& pool) {
+  return std::make_unique<CpuControl>(limit, cost, working_set, threads, pool);
 }
 
 std::optional<double> floor_ns(const Cost& cost, int64_t working_set, int threads) {

@@ -14,23 +14,27 @@ namespace fathom::lab {
 
 class Control {
  public:
-  // For a limit of Limit::memory, flops or load_latency, a call of `cost` over `working_set` bytes (inputs
-  // and outputs of one set) by `threads` threads.
-  Control(Limit limit, const Cost& cost, int64_t working_set, int threads, ThreadPool& pool);
-  ~Control();
-  Control(Control&&) noexcept;
+  virtual ~Control()                       = default;
+  virtual double sample()                  = 0;  // one measurement: bytes/s, flop/s, or loads/s
+  virtual const std::string& words() const = 0;  // "copy bandwidth of DRAM, 1 thread"
+  virtual int threads() const              = 0;  // of the variants whose limit it is
+  double limit_ns(double rate) const;            // what a call of the declared work takes at that rate
 
-  double sample();                     // one measurement: bytes/s, flop/s, or loads/s
-  double limit_ns(double rate) const;  // what a call of `cost` takes at that rate
-  const std::string& words() const;    // "copy bandwidth of DRAM, 1 thread"
-  int threads() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+ protected:
+  Control(Limit limit, const Cost& cost) : limit_(limit), cost_(cost) {}
+  Limit limit_;
+  Cost cost_;
 };
 
-bool has_control(Limit limit);
+// For a limit of Limit::memory, flops or load_latency, a call of `cost` over `working_set` bytes (inputs and
+// outputs of one set) by `threads` threads.
+std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads,
+                                     ThreadPool& pool);
+
+// The same on the GPU; also Limit::tensor_flops, shared_memory and link.
+std::unique_ptr<Control> gpu_control(Limit limit, const Cost& cost, int64_t working_set);
+
+bool has_control(Backend backend, Limit limit);
 
 // Limit::disk has no control: a read beside the variants would take their queue. Its limit is what doctor
 // measured.
@@ -43,5 +47,6 @@ std::optional<DiskLimit> disk_limit();
 // The time below which a call of `cost` is impossible: from the highest rate ever seen on this machine at the
 // level that holds the working set, whatever bounds the experiment. Absent where nothing is declared.
 std::optional<double> floor_ns(const Cost& cost, int64_t working_set, int threads);
+std::optional<double> gpu_floor_ns(const Cost& cost, int64_t working_set);
 
 }  // namespace fathom::lab

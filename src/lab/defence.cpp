@@ -154,8 +154,8 @@ Inspection inspect(Problem& problem, const SeedHistory& seeds, uint64_t checksum
     return {Caught{Outcome::wrong, "input_checksum", "the call changed its inputs"}, {}};
   }
   Checker::Options options = given;
-  options.is_poison        = [&arena](const void* element, int64_t bytes) {
-    return arena.is_poison(element, bytes);
+  options.is_poison        = [&problem](const void* element, int64_t bytes) {
+    return problem.checked_arena().is_poison(element, bytes);
   };
   Inspection result{std::nullopt, look(problem, options).findings()};
   for (const Finding& finding : result.findings)

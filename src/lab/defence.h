@@ -63,6 +63,8 @@ std::optional<Caught> guarded(F&& f) {
     throw;  // no fault of the variant
   } catch (const NotEnoughMemory&) {
     throw;
+  } catch (const DeviceLost&) {
+    throw;  // ends this process; the next one goes on without the variant
   } catch (const ContractError& e) {
     return Caught{Outcome::wrong, "contract", e.what()};
   } catch (const std::exception& e) {

@@ -5,7 +5,8 @@
 namespace fathom::lab {
 
 std::string_view to_string(Limit limit) {
-  constexpr std::string_view kNames[] = {"memory", "flops", "load_latency", "disk", "none"};
+  constexpr std::string_view kNames[] = {"memory", "flops", "tensor_flops",  "load_latency",
+                                         "disk",   "link",  "shared_memory", "none"};
   return kNames[static_cast<int>(limit)];
 }
 
@@ -13,6 +14,8 @@ std::string_view to_string(Cache cache) {
   constexpr std::string_view kNames[] = {"rotated", "hot", "cold"};
   return kNames[static_cast<int>(cache)];
 }
+
+std::string_view to_string(Backend backend) { return backend == Backend::cuda ? "cuda" : "cpu"; }
 
 std::string_view to_string(Kind kind) {
   constexpr std::string_view kNames[] = {"baseline", "optimized", "library"};

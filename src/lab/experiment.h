@@ -21,6 +21,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "core/device.h"
 #include "core/stream.h"
 #include "core/thread_pool.h"
 #include "lab/check.h"
@@ -59,17 +61,22 @@ struct Cost {
   DType flop_type   = DType::fp32;
   int64_t loads     = 0;  // dependent loads, for Limit::load_latency
   int64_t disk_read = 0;  // bytes from storage or the page cache
+  int64_t link      = 0;  // bytes across the link between host and GPU
+  int64_t shared    = 0;  // bytes through a GPU's shared memory
   int64_t working_set =
       0;  // bytes a call touches, where that is neither all the arena holds nor what it must move
 };
 
 // What bounds the best possible variant on this machine; a share of it is reported for every variant.
 enum class Limit {
-  memory,        // bandwidth of the cache level or DRAM that holds the working set
-  flops,         // FMA peak of cost().flop_type
-  load_latency,  // cost().loads times the load latency of that level
-  disk,          // sequential read rate of storage
-  none,          // nothing physical is close (a scheduling or a branch-prediction lesson): no share
+  memory,         // bandwidth of the cache level or DRAM that holds the working set
+  flops,          // FMA peak of cost().flop_type
+  tensor_flops,   // tensor-core peak of cost().flop_type; fp32 means tf32
+  load_latency,   // cost().loads times the load latency of that level
+  disk,           // sequential read rate of storage
+  link,           // pinned copy rate between host and GPU
+  shared_memory,  // of all multiprocessors of a GPU
+  none,           // nothing physical is close (a scheduling or a branch-prediction lesson): no share
 };
 std::string_view to_string(Limit limit);
 
@@ -81,7 +88,13 @@ enum class Cache {
 };
 std::string_view to_string(Cache cache);
 
-enum class Clock { wall, cpu };  // cpu: thread time, only for single-threaded pure compute
+enum class Clock {
+  wall,
+  cpu
+};  // cpu: thread time, only for single-threaded pure compute; a GPU's variants are timed by its events
+
+enum class Backend { cpu, cuda };  // whose memory the arena's buffers are, and whose clock counts
+std::string_view to_string(Backend backend);
 
 enum class Kind { baseline, optimized, library };
 std::string_view to_string(Kind kind);
@@ -113,6 +126,26 @@ inline constexpr int kAllThreads = 0;
 template <class P>
 using Launch = std::function<void(const P&, Context&)>;
 
+// What a .cu file offers: enqueues work on the stream and returns. Null in a build without CUDA.
+template <class P>
+using GpuLaunch = void (*)(const P&, StreamRef);
+
+template <class P>
+Launch<P> on_gpu(GpuLaunch<P> launch) {
+  if (!launch) return nullptr;
+  return [launch](const P& problem, Context& context) { launch(problem, context.stream); };
+}
+
+// The same for a variant that prepares handles, plans or tensor maps first.
+template <class P>
+std::function<Launch<P>(const P&, Context&)> prepared_on_gpu(
+    std::function<void(const P&, StreamRef)> (*prepare)(const P&, StreamRef)) {
+  if (!prepare) return nullptr;
+  return [prepare](const P& problem, Context& context) -> Launch<P> {
+    return [launch = prepare(problem, context.stream)](const P& p, Context& c) { launch(p, c.stream); };
+  };
+}
+
 template <class P>
 struct Variant {
   std::string id;  // "padded"; the first variant of an experiment is its baseline, whatever its id
@@ -132,6 +165,11 @@ struct Variant {
   std::vector<Point::Parameter> up_to =
       std::vector<Point::Parameter>(0);  // not run at points beyond, e.g. {{"n", 512}}; says so in the report
   bool own_process = false;              // a fresh process for every sample; rounds alternate processes
+  // A GPU variant whose call waits for the GPU, or whose launches are part of the lesson: the GPU is not held
+  // back while it enqueues, so that the host's time counts where it leaves the GPU idle.
+  bool syncs = false;
+  int64_t persisting_l2 =
+      0;  // bytes of a GPU's L2 set aside, while this variant runs, for lines that it marks to persist
 };
 
 template <class P>
@@ -149,6 +187,7 @@ struct Experiment {
   std::vector<Axis>
       check_at;  // and proved at every combination of these; an axis not named keeps its first value
   std::vector<Variant<P>> variants;
+  Backend backend                  = Backend::cpu;
   Cache cache                      = Cache::rotated;
   Clock clock                      = Clock::wall;
   int sets                         = 3;   // input sets; fewer only where one set must fill the memory
@@ -157,21 +196,49 @@ struct Experiment {
   std::string group                = {};  // comparison group across experiments
 };
 
-// One input set of one point, with the type of the problem forgotten.
+// One input set of one point, with the type of the problem forgotten. Of a GPU experiment there is also a
+// twin on the host, built when it is first needed, which references and checks read after the device's
+// buffers were copied there.
 class Problem {
  public:
+  explicit Problem(Device* device) : device_(device), arena_(std::make_unique<Arena>(device)) {}
   virtual ~Problem()                               = default;
   virtual Cost cost() const                        = 0;
-  virtual void check(Checker& checker) const       = 0;
   virtual void call(int variant, Context& context) = 0;  // what bind() or the declaration said
   virtual void bind(int variant,
                     const Problem& prepared) = 0;  // take over the launch that another set's prepare() made
   virtual void prepare(int variant, Context& context) = 0;
+  void check(Checker& checker) const {
+    if (device_) arena_->copy_to(host_twin());
+    reader().compare(checker);
+  }
   Arena& arena() { return *arena_; }
   const Arena& arena() const { return *arena_; }
+  const Arena& checked_arena() const {
+    return device_ ? host_twin() : *arena_;
+  }  // whose addresses a check sees
+  // Another set of the same point, whose twin serves this one too: it is as large as the device's buffers.
+  void read_through(const Problem& other) { reader_ = &other; }
 
  protected:
-  std::unique_ptr<Arena> arena_ = std::make_unique<Arena>();
+  virtual void compare(Checker& checker) const = 0;
+  virtual void build_twin(Arena& twin) const   = 0;
+  const Problem& reader() const { return reader_ ? *reader_ : *this; }
+
+  Device* device_;
+  std::unique_ptr<Arena> arena_;
+
+ private:
+  Arena& host_twin() const {
+    const Problem& owner = reader();
+    if (!owner.twin_) {
+      owner.twin_ = std::make_unique<Arena>(Arena::pinned(*device_));
+      owner.build_twin(*owner.twin_);
+    }
+    return *owner.twin_;
+  }
+  const Problem* reader_ = nullptr;
+  mutable std::unique_ptr<Arena> twin_;
 };
 
 // A variant as the runner and every report see it.
@@ -182,7 +249,8 @@ struct VariantInfo {
   std::string idea;
   Prediction prediction;
   int threads     = 1;
-  bool has_launch = false, has_prepare = false, own_process = false;
+  bool has_launch = false, has_prepare = false, own_process = false, syncs = false;
+  int64_t persisting_l2 = 0;
   std::vector<machine::Feature> needs;
   std::string library;
   std::vector<Point::Parameter> up_to;
@@ -197,16 +265,15 @@ struct ExperimentInfo {
   std::string question;
   Limit limit = Limit::none;
   std::vector<Axis> axes, check_at;
-  Cache cache = Cache::rotated;
-  Clock clock = Clock::wall;
-  int sets    = 3;
+  Backend backend = Backend::cpu;
+  Cache cache     = Cache::rotated;
+  Clock clock     = Clock::wall;
+  int sets        = 3;
   std::vector<std::string> catalog, aliases;
   std::string group;
   std::vector<VariantInfo> variants;
   std::function<std::unique_ptr<Problem>(const Point&)> make;  // shape call
   const void* declaration = nullptr;                           // shapes ranked and session: see their headers
-
-  bool is_gpu() const { return id.ends_with("_gpu"); }
 };
 
 // Called by FATHOM_REGISTER at start-up; `file` is the declaration's __FILE__ and gives the id.
@@ -216,16 +283,14 @@ template <class P>
 class TypedProblem final : public Problem {
  public:
   TypedProblem(const Experiment<P>& experiment, const Point& at)
-      : experiment_(experiment), problem_(at, *arena_), launches_(experiment.variants.size()) {
+      : Problem(experiment.backend == Backend::cuda ? cuda_device() : nullptr),
+        experiment_(experiment),
+        at_(at),
+        problem_(at, *arena_),
+        launches_(experiment.variants.size()) {
     for (size_t v = 0; v < launches_.size(); ++v) launches_[v] = experiment.variants[v].launch;
   }
   Cost cost() const override { return problem_.cost(); }
-  void check(Checker& checker) const override {
-    if constexpr (requires { problem_.check(checker); })
-      problem_.check(checker);
-    else
-      checker.values("out", problem_.out, [this](auto... i) { return problem_.expected(i...); });
-  }
   void call(int variant, Context& context) override { launches_[variant](problem_, context); }
   void prepare(int variant, Context& context) override {
     launches_[variant] = experiment_.variants[variant].prepare(problem_, context);
@@ -235,8 +300,20 @@ class TypedProblem final : public Problem {
   }
 
  private:
+  void compare(Checker& checker) const override {
+    const P& problem = on_host_ ? *on_host_ : problem_;
+    if constexpr (requires { problem.check(checker); })
+      problem.check(checker);
+    else
+      checker.values("out", problem.out, [&](auto... i) { return problem.expected(i...); });
+  }
+
+  void build_twin(Arena& twin) const override { on_host_.emplace(at_, twin); }
+
   const Experiment<P>& experiment_;
+  Point at_;
   P problem_;
+  mutable std::optional<P> on_host_;
   std::vector<Launch<P>> launches_;
 };
 
@@ -246,6 +323,7 @@ ExperimentInfo info_of(const Experiment<P>& e) {
                       .limit    = e.limit,
                       .axes     = e.axes,
                       .check_at = e.check_at,
+                      .backend  = e.backend,
                       .cache    = e.cache,
                       .clock    = e.clock,
                       .sets     = e.sets,
@@ -254,18 +332,20 @@ ExperimentInfo info_of(const Experiment<P>& e) {
                       .group    = e.group,
                       .make     = [&e](const Point& at) { return std::make_unique<TypedProblem<P>>(e, at); }};
   for (const Variant<P>& v : e.variants)
-    info.variants.push_back({.id          = v.id,
-                             .kind        = info.variants.empty() ? Kind::baseline : v.kind,
-                             .techniques  = v.techniques,
-                             .idea        = v.idea,
-                             .prediction  = v.prediction,
-                             .threads     = v.threads,
-                             .has_launch  = v.launch != nullptr,
-                             .has_prepare = v.prepare != nullptr,
-                             .own_process = v.own_process,
-                             .needs       = v.needs,
-                             .library     = v.library,
-                             .up_to       = v.up_to});
+    info.variants.push_back({.id            = v.id,
+                             .kind          = info.variants.empty() ? Kind::baseline : v.kind,
+                             .techniques    = v.techniques,
+                             .idea          = v.idea,
+                             .prediction    = v.prediction,
+                             .threads       = v.threads,
+                             .has_launch    = v.launch != nullptr,
+                             .has_prepare   = v.prepare != nullptr,
+                             .own_process   = v.own_process,
+                             .syncs         = v.syncs,
+                             .persisting_l2 = v.persisting_l2,
+                             .needs         = v.needs,
+                             .library       = v.library,
+                             .up_to         = v.up_to});
   return info;
 }
 

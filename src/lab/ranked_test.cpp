@@ -13,6 +13,7 @@ class Collect final : public Events {
  public:
   void phase(std::string_view, std::string_view, double) override {}
   void point(const PointRecord& point) override { points.push_back(point); }
+  void profiled(const Point&, std::string_view, const Profile&) override {}
   std::vector<PointRecord> points;
 };
 

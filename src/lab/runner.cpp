@@ -45,7 +45,9 @@ std::optional<Skip> beyond(const VariantInfo& variant, const Point& at) {
   return std::nullopt;
 }
 
-std::optional<Skip> skip_of(const VariantInfo& variant) {
+std::optional<Skip> skip_of(const ExperimentInfo& experiment, const VariantInfo& variant) {
+  if (experiment.backend == Backend::cuda && !cuda_device())
+    return Skip{"needs_cuda", "a GPU: " + why_no_cuda_device()};
   if (!variant.has_launch && !variant.has_prepare) return Skip{"needs_cuda", "a CUDA build and a GPU"};
   for (const machine::Feature feature : variant.needs)
     if (const auto why = machine::missing(feature)) return Skip{"needs_feature", *why};
@@ -76,8 +78,8 @@ void skip_unavailable(std::span<VariantRecord> records, F&& f) {
 }
 
 // Every element of two calls on different inputs, at one small point.
-std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, int variant,
-                            Context& context) {
+std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, int variant, Context& context,
+                            Stopwatch& stopwatch) {
   if (auto caught = sets.overlap()) return caught;
   if (experiment.variants[variant].has_prepare)
     if (auto caught = guarded([&] { sets.prepare(variant, context); })) return caught;
@@ -85,7 +87,11 @@ std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, i
     sets.refill(0);
     sets[0].arena().poison(static_cast<uint32_t>(call + 1));
     const ThreadAudit before = ThreadAudit::now();
-    if (auto caught = guarded([&] { sets[0].call(variant, context); })) return caught;
+    if (auto caught = guarded([&] {
+          sets[0].call(variant, context);
+          stopwatch.finish();
+        }))
+      return caught;
     const ThreadAudit after = ThreadAudit::now();
     if (auto caught = audit_threads(experiment.variants[variant], before, after)) return caught;
     const Inspection seen = inspect(sets[0], sets.history(0), sets.checksum(0), {}, false);
@@ -97,7 +103,10 @@ std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, i
 // Proves all variants at all check points; marks those that fail and counts what was compared.
 void check_all(const ExperimentInfo& experiment, Pools& pools, Seeds& seeds, Events& events,
                std::vector<VariantRecord>& records) {
-  const std::vector<Point> points = check_points(experiment);
+  const auto alive = [](const VariantRecord& record) { return record.status == Outcome::ok; };
+  if (std::none_of(records.begin(), records.end(), alive)) return;
+  const std::unique_ptr<Stopwatch> stopwatch = make_stopwatch(experiment, pools.cpus());
+  const std::vector<Point> points            = check_points(experiment);
   for (size_t p = 0; p < points.size(); ++p) {
     events.phase("", "check", static_cast<double>(p) / static_cast<double>(points.size()));
     std::optional<InputSets> sets;
@@ -112,9 +121,9 @@ void check_all(const ExperimentInfo& experiment, Pools& pools, Seeds& seeds, Eve
       wait_until_quiet();
       std::optional<RunOn> free;
       if (experiment.variants[v].kind == Kind::library) free.emplace(pools.cpus());
-      Context context{nullptr, pools.of(experiment.variants[v].threads)};
+      Context context{stopwatch->stream(), pools.of(experiment.variants[v].threads)};
       skip_unavailable({&records[v], 1}, [&] {
-        if (auto caught = prove(*sets, experiment, static_cast<int>(v), context)) {
+        if (auto caught = prove(*sets, experiment, static_cast<int>(v), context, *stopwatch)) {
           caught->detail += fmt::format(" (at {})", points[p].to_string());
           set_caught(records[v], *caught);
         }
@@ -153,7 +162,7 @@ std::vector<VariantRecord> blank_records(const ExperimentInfo& experiment, const
       record.status  = failed->status;
       record.detail  = failed->detail;
       record.verdict = "INVALID";
-    } else if (const auto skip = skip_of(variant)) {
+    } else if (const auto skip = skip_of(experiment, variant)) {
       record.status = Outcome::skipped;
       record.skip   = skip;
     }
@@ -162,7 +171,38 @@ std::vector<VariantRecord> blank_records(const ExperimentInfo& experiment, const
   return records;
 }
 
-void measure(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events) {
+namespace {
+
+// One call of each variant that has a time, under the profiler's eyes. After all timing: what attaches to
+// CUDA leaves hooks behind.
+void profile_variants(const ExperimentInfo& experiment, const std::vector<PointRecord>& timed, Pools& pools,
+                      Seeds& seeds, Events& events, Profiler& profiler) {
+  const std::unique_ptr<Stopwatch> stopwatch = make_stopwatch(experiment, pools.cpus());
+  for (const PointRecord& point : timed) {
+    InputSets sets(experiment, point.at, 1, seeds);
+    for (size_t v = 0; v < experiment.variants.size(); ++v) {
+      const VariantInfo& variant = experiment.variants[v];
+      const bool has_time =
+          std::any_of(point.variants.begin(), point.variants.end(),
+                      [&](const VariantRecord& r) { return r.id == variant.id && r.time_ns.has_value(); });
+      if (!has_time) continue;
+      events.phase(variant.id, "profile", 1);
+      Context context{stopwatch->stream(), pools.of(variant.threads)};
+      if (variant.has_prepare) sets.prepare(static_cast<int>(v), context);
+      const auto profile = profiler.profile({experiment.id, variant.id, point.at, sets[0].cost()}, [&] {
+        sets[0].call(static_cast<int>(v), context);
+        stopwatch->finish();
+      });
+      events.profiled(point.at, variant.id,
+                      profile ? *profile : Profile{.notes = {"no profile: " + profile.error().message}});
+    }
+  }
+}
+
+}  // namespace
+
+void measure(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events,
+             Profiler* profiler) {
   if (experiment.shape == Shape::ranked) return measure_ranked(experiment, options, events);
   if (experiment.shape == Shape::session) return measure_session(experiment, options, events);
   Pools pools;
@@ -186,7 +226,8 @@ void measure(const ExperimentInfo& experiment, const MeasureOptions& options, Ev
   }
 
   const std::vector<Point> points = timed_points(experiment, options.run);
-  const double budget_s           = (options.run.quick ? 3.0 : 10.0) / static_cast<double>(points.size());
+  std::vector<PointRecord> timed_records;
+  const double budget_s = (options.run.quick ? 3.0 : 10.0) / static_cast<double>(points.size());
   for (const Point& at : points) {
     if (std::find(options.done.begin(), options.done.end(), at.to_string()) != options.done.end()) continue;
     std::vector<VariantRecord> here = records;
@@ -196,13 +237,19 @@ void measure(const ExperimentInfo& experiment, const MeasureOptions& options, Ev
       if (here[v].skip) here[v].status = Outcome::skipped;
     }
     PointRecord point{.at = at, .variants = here};
-    skip_unavailable(point.variants, [&] {
-      TimedPoint timed(experiment, options, at, pools, seeds, events, budget_s);
-      point = options.run.cold_start ? timed.run_once(here) : timed.run(here);
-    });
+    const bool any = std::any_of(here.begin(), here.end(),
+                                 [](const VariantRecord& record) { return record.status == Outcome::ok; });
+    if (any)
+      skip_unavailable(point.variants, [&] {
+        TimedPoint timed(experiment, options, at, pools, seeds, events, budget_s);
+        point = options.run.cold_start ? timed.run_once(here) : timed.run(here);
+      });
     std::erase_if(point.variants, unwanted);
     events.point(point);
+    timed_records.push_back(std::move(point));
   }
+  if (profiler && experiment.backend == Backend::cuda)
+    profile_variants(experiment, timed_records, pools, seeds, events, *profiler);
 }
 
 }  // namespace fathom::lab

@@ -28,6 +28,8 @@ class Events {
   // dies in it.
   virtual void phase(std::string_view variant, std::string_view phase, double fraction_done) = 0;
   virtual void point(const PointRecord& point)                                               = 0;
+  // What the profiler saw of a variant at a point that was reported before.
+  virtual void profiled(const Point& at, std::string_view variant, const Profile& profile) = 0;
 };
 
 // The records of an experiment's variants before anything ran: names, skips, and what failed before.
@@ -35,6 +37,8 @@ std::vector<VariantRecord> blank_records(const ExperimentInfo& experiment, const
 // The timed points after -a and --quick.
 std::vector<Point> timed_points(const ExperimentInfo& experiment, const RunOptions& run);
 
-void measure(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events);
+// `profiler`: looks at one call of every GPU variant after everything has been timed; null: no such pass.
+void measure(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events,
+             Profiler* profiler = nullptr);
 
 }  // namespace fathom::lab

@@ -49,6 +49,13 @@ void set_ratio(VariantRecord& record, const std::vector<double>& log_ratios, dou
   record.verdict = measure::name(measure::judge(ratio, kMargin));
 }
 
+void set_ratio_in_cycles(VariantRecord& record, const std::vector<double>& log_ratios) {
+  std::vector<double> known;
+  for (const double ratio : log_ratios)
+    if (std::isfinite(ratio)) known.push_back(ratio);  // the clock could not be read in every sample
+  if (!known.empty()) record.metrics["ratio_in_cycles"] = {std::exp(measure::median(known)), "higher"};
+}
+
 void set_caught(VariantRecord& record, const Caught& caught) {
   record.status    = caught.outcome;
   record.caught_by = caught.defence;
@@ -94,8 +101,10 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
   const Cost cost = (*sets_)[0].cost();
   PointRecord point{.at               = at_,
                     .cache            = std::string(to_string(experiment_.cache)),
-                    .clock            = experiment_.clock == Clock::cpu ? "cpu" : "wall",
-                    .floor_ns         = floor_ns(cost, working_set(), pools_.of(kAllThreads).threads()),
+                    .clock            = experiment_.backend == Backend::cuda ? "gpu"
+                                        : experiment_.clock == Clock::cpu    ? "cpu"
+                                                                             : "wall",
+                    .floor_ns         = floor_of(cost, pools_.of(kAllThreads).threads()),
                     .rounds           = rounds_,
                     .calls_per_sample = calls_,
                     .stopped          = stopped_,
@@ -143,12 +152,17 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     if (entry.clock_ns.empty()) continue;
     set_time(record, entry.clock_ns);
     if (experiment_.clock == Clock::cpu) record.wall_ns = measure::median(entry.wall_ns);
-    if (timed && &entry != &entries_[baseline_]) set_ratio(record, log_ratios(entry), confidence());
+    if (timed && &entry != &entries_[baseline_]) {
+      set_ratio(record, log_ratios(entry), confidence());
+      set_ratio_in_cycles(record, lab::log_ratios(entries_[baseline_].cycles, entry.cycles));
+    }
 
     const int threads = pools_.of(info(entry).threads).threads();
     for (const Entry& control : entries_) {
-      if (control.role != Role::control || controls_[control.variant].threads() != threads) continue;
-      const Control& limit = controls_[control.variant];
+      if (control.role != Role::control) continue;
+      // A GPU has one control, whatever threads of the host a variant uses.
+      if (experiment_.backend == Backend::cpu && controls_[control.variant]->threads() != threads) continue;
+      const Control& limit = *controls_[control.variant];
       std::vector<double> shares;
       for (size_t r = 0; r < std::min(control.rates.size(), entry.wall_ns.size()); ++r)
         shares.push_back(limit.limit_ns(control.rates[r]) / entry.wall_ns[r]);

@@ -13,6 +13,8 @@ void set_time(VariantRecord& record, const std::vector<double>& samples_ns);
 // Sets ratio and verdict; INCONCLUSIVE, without a ratio, where there are too few independent rounds for the
 // confidence.
 void set_ratio(VariantRecord& record, const std::vector<double>& log_ratios, double confidence);
+// The same comparison in cycles of a GPU's clock: where it differs from the one in time, the clock moved.
+void set_ratio_in_cycles(VariantRecord& record, const std::vector<double>& log_ratios);
 // What was caught has no time: a wrong answer is not a fast one.
 void set_caught(VariantRecord& record, const Caught& caught);
 // ln(baseline time / time), round by round.

@@ -70,7 +70,9 @@ json to_json(const ExperimentInfo& experiment, const MeasureOptions& options) {
           {"warmup", run.warmup},
           {"repeat", run.repeat},
           {"seed", run.seed},
-          {"aa", run.aa}};
+          {"aa", run.aa},
+          {"profile_set", run.profile_set},
+          {"folder", run.folder}};
 }
 
 Value value_from(const json& value) {
@@ -94,14 +96,16 @@ MeasureOptions options_from(const json& told) {
     options.run.axes.push_back({axis.at("name"), {}});
     for (const json& value : axis.at("values")) options.run.axes.back().values.push_back(value_from(value));
   }
-  options.run.quick      = told.at("quick");
-  options.run.cold_start = told.at("cold_start");
-  options.run.check_only = told.at("check_only");
-  options.run.iterations = told.at("iterations");
-  options.run.warmup     = told.at("warmup");
-  options.run.repeat     = told.at("repeat");
-  options.run.seed       = told.at("seed");
-  options.run.aa         = told.at("aa");
+  options.run.quick       = told.at("quick");
+  options.run.cold_start  = told.at("cold_start");
+  options.run.check_only  = told.at("check_only");
+  options.run.iterations  = told.at("iterations");
+  options.run.warmup      = told.at("warmup");
+  options.run.repeat      = told.at("repeat");
+  options.run.seed        = told.at("seed");
+  options.run.aa          = told.at("aa");
+  options.run.profile_set = told.at("profile_set");
+  options.run.folder      = told.at("folder");
   return options;
 }
 
@@ -122,6 +126,15 @@ class PipeEvents final : public Events {
     board_.post(variant, phase, fraction);
   }
   void point(const PointRecord& point) override { write_line(kEventsFd, {{"point", lab::to_json(point)}}); }
+  void profiled(const Point& at, std::string_view variant, const Profile& profile) override {
+    json metrics = json::object();
+    for (const auto& [name, metric] : profile.metrics)
+      metrics[name] = {{"value", metric.value}, {"better", metric.better}};
+    write_line(
+        kEventsFd,
+        {{"profile",
+          {{"at", at.to_string()}, {"variant", variant}, {"metrics", metrics}, {"notes", profile.notes}}}});
+  }
 
  private:
   PhaseBoard& board_;
@@ -246,16 +259,32 @@ Outcome worst_of(const ExperimentRecord& experiment) {
   return Outcome::ok;
 }
 
+// What the profiler saw, into the record of the variant it saw.
+void merge_profile(const json& seen, ExperimentRecord& record) {
+  for (PointRecord& point : record.points) {
+    if (point.at.to_string() != seen.at("at").get<std::string>()) continue;
+    for (VariantRecord& variant : point.variants) {
+      if (variant.id != seen.at("variant").get<std::string>()) continue;
+      for (const auto& [name, metric] : seen.at("metrics").items())
+        variant.metrics[name] = {metric.at("value").get<double>(), metric.at("better").get<std::string>()};
+      for (const json& note : seen.at("notes"))
+        variant.detail += (variant.detail.empty() ? "" : "; ") + note.get<std::string>();
+    }
+  }
+}
+
 // Children until one comes through, each without the variants that ended the ones before.
 void run_rounds_inside(const ExperimentInfo& experiment, MeasureOptions options, ExperimentRecord& record,
                        const std::function<void(const PhaseBoard::Phase&)>& on_tick,
                        double suite_seconds_left) {
   const size_t most = experiment.variants.size() + 1;
   for (size_t attempt = 0; attempt < most; ++attempt) {
+    std::string error;  // the child's last words
     const Ending ending = watch_child(
         to_json(experiment, options), options.run,
         [&](const json& message) {
-          if (message.contains("error")) record.detail = message["error"];
+          if (message.contains("error")) error = message["error"];
+          if (message.contains("profile")) merge_profile(message["profile"], record);
           if (!message.contains("point")) return;
           auto point = point_from_json(message["point"]);
           FATHOM_EXPECT(point.has_value(), "a child sent a point that cannot be read");
@@ -269,10 +298,10 @@ void run_rounds_inside(const ExperimentInfo& experiment, MeasureOptions options,
     VariantRecord failed;
     failed.id     = ending.variant;
     failed.status = ending.outcome;
-    failed.detail = ending.detail;
+    failed.detail = error.empty() ? ending.detail : error;
     if (!known || ending.suite_over) {
       record.status = ending.outcome;
-      record.detail = record.detail.empty() ? ending.detail : record.detail;
+      record.detail = failed.detail;
       return;
     }
     options.failed.push_back(std::move(failed));
@@ -347,14 +376,32 @@ std::string utc_now() {
 
 }  // namespace
 
+bool needs_cpu_ceilings(const RunOptions& options) {
+  if (options.check_only) return false;
+  return std::any_of(options.targets.begin(), options.targets.end(), [](const Selection& target) {
+    const ExperimentInfo* experiment = find_experiment(target.experiment);
+    return experiment && experiment->backend == Backend::cpu;
+  });
+}
+
+std::string machine_of(const RunOptions& options) {
+  const bool gpu_only =
+      !options.targets.empty() &&
+      std::all_of(options.targets.begin(), options.targets.end(), [](const Selection& target) {
+        const ExperimentInfo* experiment = find_experiment(target.experiment);
+        return experiment && experiment->backend == Backend::cuda;
+      });
+  return gpu_only ? machine::gpu_machine_id() : machine::machine_id();
+}
+
 RunRecord run(const RunOptions& given, const ProgressSink& sink) {
   RunOptions options = given;
   if (options.seed == 0)
     options.seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   RunRecord result;
   result.started = utc_now();
-  result.machine = machine::machine_id();
-  if (!options.check_only) machine::ceilings();  // measured here, once, and not by the first child
+  result.machine = machine_of(options);
+  if (needs_cpu_ceilings(options)) machine::ceilings();  // measured here, once, and not by the first child
   const auto began = Steady::now();
   const int total  = static_cast<int>(options.targets.size());
   for (int done = 0; done < total; ++done) {
@@ -363,7 +410,7 @@ RunRecord run(const RunOptions& given, const ProgressSink& sink) {
     FATHOM_EXPECT(experiment != nullptr, "no experiment " + target.experiment);
     ExperimentRecord record{.id          = experiment->id,
                             .question    = experiment->question,
-                            .backend     = experiment->is_gpu() ? "cuda" : "cpu",
+                            .backend     = std::string(to_string(experiment->backend)),
                             .source_hash = std::string(source_hash(experiment->folder)),
                             .catalog     = experiment->catalog};
     const auto experiment_began = Steady::now();
@@ -406,7 +453,7 @@ RunRecord run(const RunOptions& given, const ProgressSink& sink) {
   return result;
 }
 
-int child_main(int argc, char** argv) {
+int child_main(int argc, char** argv, const ProfilerFactory& profiler_factory) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (argc < 3) return 5;
   const json told = json::parse(argv[2]);
@@ -416,7 +463,11 @@ int child_main(int argc, char** argv) {
   try {
     const ExperimentInfo* experiment = find_experiment(told.at("experiment").get<std::string>());
     FATHOM_EXPECT(experiment != nullptr, "the child does not know the experiment");
-    measure(*experiment, options_from(told), events);
+    const MeasureOptions options = options_from(told);
+    std::unique_ptr<Profiler> profiler;
+    if (profiler_factory && !options.run.profile_set.empty())
+      profiler = profiler_factory(options.run.profile_set, options.run.folder);
+    measure(*experiment, options, events, profiler.get());
   } catch (const std::exception& e) {
     write_line(kEventsFd, {{"error", e.what()}});
     return 1;

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lab/experiment.h"
+#include "lab/profiler.h"
 #include "lab/record.h"
 
 namespace fathom::lab {
@@ -34,6 +36,9 @@ struct RunOptions {
   uint64_t seed              = 0;      // of inputs and orders; 0: from the clock, recorded in the manifest
   bool aa =
       false;  // instead of the variants: the baseline against itself, and against itself plus 5 % of work
+  std::string
+      profile_set;     // counters to collect in an untimed pass after the timed ones; empty: no such pass
+  std::string folder;  // of the run, for what that pass writes
 };
 
 struct Progress {
@@ -44,10 +49,18 @@ struct Progress {
 };
 using ProgressSink = std::function<void(const Progress&)>;
 
+// Whether any of its targets is timed against the host's ceilings, which then have to be known first.
+bool needs_cpu_ceilings(const RunOptions& options);
+
+// Under whose name the results are kept: the GPU's where all targets run on it, else the host's.
+std::string machine_of(const RunOptions& options);
+
 RunRecord run(const RunOptions& options, const ProgressSink& sink);
 
 // The child's whole life: `fathom __experiment <options as JSON>`. Reports to the parent through file
-// descriptor 3.
-int child_main(int argc, char** argv);
+// descriptor 3. `profiler` makes one for RunOptions::profile_set and folder; null: this program has none.
+using ProfilerFactory =
+    std::function<std::unique_ptr<Profiler>(const std::string& set, const std::string& folder)>;
+int child_main(int argc, char** argv, const ProfilerFactory& profiler = nullptr);
 
 }  // namespace fathom::lab

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include "core/run_on.h"
@@ -15,20 +17,21 @@
 #include "measure/latin_square.h"
 #include "measure/noise.h"
 #include "measure/statistics.h"
+#include "measure/stopping.h"
 
 namespace fathom::lab {
 namespace {
 
-constexpr double kEpochNs          = 1e6;   // a sample lasts at least this long
 constexpr int64_t kTimedChecks     = 7;     // timed calls that are verified, for each variant
 constexpr int64_t kCheckedElements = 192;   // of each: 7 x 192 > 1,024
 constexpr double kPrecision        = 0.01;  // half-width of the ratio's interval at which we stop
+constexpr double kPrecisionOfGpu   = 0.005;
 constexpr int64_t kFewestRounds    = 20;
 constexpr int64_t kFewestWhenSlow  = 12;  // where 20 would take too long
 constexpr double kExtraWork        = 0.05;
+constexpr int kMostRedone          = 5;
 
 int64_t wall_ns() { return measure::now_ns(measure::Clock::wall); }
-int64_t cpu_ns() { return measure::now_ns(measure::Clock::thread_cpu); }
 
 std::map<std::string, double> to_map(const measure::Noise& noise) {
   std::map<std::string, double> map;
@@ -65,6 +68,7 @@ InputSets::InputSets(const ExperimentInfo& experiment, const Point& at, int coun
     : seeds_(seeds), histories_(count), checksums_(count) {
   for (int set = 0; set < count; ++set) {
     problems_.push_back(experiment.make(at));
+    if (set > 0) problems_[set]->read_through(*problems_[0]);
     refill(set);
   }
 }
@@ -106,7 +110,8 @@ TimedPoint::TimedPoint(const ExperimentInfo& experiment, const MeasureOptions& o
       pools_(pools),
       seeds_(seeds),
       events_(events),
-      budget_s_(budget_s) {}
+      budget_s_(budget_s),
+      stopwatch_(make_stopwatch(experiment, pools.cpus())) {}
 
 PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
   events_.phase("", "prepare", 0);
@@ -143,7 +148,10 @@ void TimedPoint::prepare(Entry& entry) {
   std::optional<RunOn> free;
   if (info(entry).kind == Kind::library) free.emplace(pools_.cpus());
   Context on   = context(entry);
-  entry.caught = guarded([&] { entry.prepare_ns = sets_->prepare(entry.variant, on); });
+  entry.caught = guarded([&] {
+    entry.prepare_ns = sets_->prepare(entry.variant, on);
+    stopwatch_->finish();
+  });
 }
 
 void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
@@ -164,11 +172,16 @@ void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
   entries_.push_back({.role = Role::clone, .variant = reference, .name = "again"});
   if (options_.run.aa)
     entries_.push_back({.role = Role::heavier_clone, .variant = reference, .name = "heavier"});
-  if (!has_control(experiment_.limit) || options_.run.aa) return;
+  if (!has_control(experiment_.backend, experiment_.limit) || options_.run.aa) return;
+  if (experiment_.backend == Backend::cuda) thread_counts.resize(1);
   for (const int threads : thread_counts) {
     entries_.push_back(
         {.role = Role::control, .variant = static_cast<int>(controls_.size()), .name = "control"});
-    controls_.emplace_back(experiment_.limit, (*sets_)[0].cost(), working_set(), threads, pools_.of(threads));
+    const Cost cost = (*sets_)[0].cost();
+    controls_.push_back(
+        experiment_.backend == Backend::cuda
+            ? gpu_control(experiment_.limit, cost, working_set())
+            : cpu_control(experiment_.limit, cost, working_set(), threads, pools_.of(threads)));
   }
 }
 
@@ -185,6 +198,15 @@ void TimedPoint::prepare_and_warm_up() {
   for (Entry& entry : entries_) {
     if (entry.role == Role::control || !entry.alive()) continue;
     if (entry.role == Role::variant && info(entry).has_prepare) prepare(entry);
+    if (&entry == &entries_[baseline_] && entry.alive()) {
+      // Not before a first call of its own has loaded what there is to load.
+      sample(entry, 1, 0, false, false);
+      Context on = context(entry);
+      if (entry.alive())
+        entry.caught = guarded([&] { stopwatch_->settle([&] { (*sets_)[0].call(entry.variant, on); }); });
+      entry.forget_samples();
+      if (!entry.alive()) continue;
+    }
     // Verified calls on every set until two in a row agree within 10 %: caches, pages and a library's pool
     // are warm.
     phase_                 = "warm up";
@@ -201,8 +223,7 @@ void TimedPoint::prepare_and_warm_up() {
       last              = now;
       if (call + 1 >= at_least && (steady || wall_ns() - began > 300'000'000)) break;
     }
-    entry.clock_ns.clear();
-    entry.wall_ns.clear();
+    entry.forget_samples();
   }
   if (baseline_ >= 0 && !entries_[baseline_].alive()) {
     // Without its baseline the point has no ratios; the clone would fail alike.
@@ -226,16 +247,16 @@ void TimedPoint::calibrate() {
       }
       if (sum == 0) break;
       // Long enough for the clock in the fastest variant, short enough for 40 rounds of all.
-      const double wanted = std::ceil(kEpochNs / std::max(fastest, 1.0));
+      const double wanted = std::ceil(stopwatch_->epoch_ns() / std::max(fastest, 1.0));
       calls_              = static_cast<int64_t>(std::max(1.0, std::min(wanted, budget_s_ * 1e9 / 40 / sum)));
+      calls_              = std::min(calls_, stopwatch_->most_calls());
       if (calls_ == 1 || pass == 1) break;
       for (Entry& entry : entries_) {
         if (entry.role == Role::control || !entry.alive()) continue;
         sample(entry, calls_, 0, false, false);
         if (!entry.alive()) continue;
         entry.warm_ns = entry.wall_ns.back();
-        entry.clock_ns.clear();
-        entry.wall_ns.clear();
+        entry.forget_samples();
       }
     }
   }
@@ -254,29 +275,19 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   nonce_ = (nonce_ + 1) & 0xFFFF;
   for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
   if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
-  // A library brings its own threads, and they start where we are allowed to be at its first calls.
-  std::optional<RunOn> free;
-  if (info(entry).kind == Kind::library && info(entry).threads != 1) free.emplace(pools_.cpus());
-  wait_until_quiet();
-  // Whoever has workers finds them awake: waking them is a lesson of its own, not part of every other.
-  if (on.pool.threads() > 1) on.pool.run([](int) {});
-
-  const ThreadAudit before = ThreadAudit::now();
-  const int64_t cpu0       = cpu_ns();
-  const int64_t wall0      = wall_ns();
-  const auto thrown        = guarded([&] {
-    for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
-    if (entry.role == Role::heavier_clone) do_extra_work(extra_ns_);
-  });
-  const int64_t wall1      = wall_ns();
-  const int64_t cpu1       = cpu_ns();
-  const ThreadAudit after  = ThreadAudit::now();
-
-  const double wall = static_cast<double>(wall1 - wall0) / static_cast<double>(calls);
-  entry.wall_ns.push_back(wall);
-  entry.clock_ns.push_back(
-      experiment_.clock == Clock::cpu ? static_cast<double>(cpu1 - cpu0) / static_cast<double>(calls) : wall);
-  entry.caught = thrown ? thrown : audit_threads(info(entry), before, after);
+  const Stopwatch::Reading reading = stopwatch_->time(
+      info(entry), on.pool,
+      [&] {
+        for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
+        if (entry.role == Role::heavier_clone) stopwatch_->extra_work(extra_ns_);
+      },
+      !entry.called);
+  entry.called     = true;
+  const auto share = static_cast<double>(calls);
+  entry.clock_ns.push_back(reading.clock_ns / share);
+  entry.wall_ns.push_back(reading.wall_ns / share);
+  entry.cycles.push_back(reading.cycles / share);
+  entry.caught = reading.caught;
   if (entry.caught) return;
 
   for (int s = 0; s < set_count && !entry.caught; ++s) {
@@ -304,24 +315,6 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   if (look && timed) ++entry.checked;
 }
 
-// A multiply-add chain of known speed: work, not waiting, so that a busy neighbour slows it as it slows the
-// rest.
-void TimedPoint::do_extra_work(double ns) {
-  static const double ns_per_step = [] {
-    constexpr int64_t kSteps = 2'000'000;
-    double x                 = 1;
-    const int64_t start      = cpu_ns();
-    for (int64_t i = 0; i < kSteps; ++i) x = x * 0.999999 + 1e-9;
-    static std::atomic<double> sink;
-    sink = x;
-    return static_cast<double>(cpu_ns() - start) / static_cast<double>(kSteps);
-  }();
-  double x = 1;
-  for (auto i = static_cast<int64_t>(ns / ns_per_step); i > 0; --i) x = x * 0.999999 + 1e-9;
-  static std::atomic<double> sink;
-  sink = x;
-}
-
 // Pairs of calls on one set: inputs never seen before, then the very same again, refilled in the same way
 // both times. An honest call takes the same time; a memo answers the second from what it kept.
 void TimedPoint::compare_fresh_with_repeated() {
@@ -346,8 +339,7 @@ void TimedPoint::compare_fresh_with_repeated() {
       ratios.push_back(entry.wall_ns[n - 2] / entry.wall_ns[n - 1]);
       if (ratios.size() >= 5 && wall_ns() - began > kBudgetNs) break;
     }
-    entry.clock_ns.clear();
-    entry.wall_ns.clear();
+    entry.forget_samples();
     entry.checked = entry.elements = 0;  // these calls were checked, but no time of theirs is reported
     if (!entry.alive()) continue;
     const bool every = std::all_of(ratios.begin(), ratios.end(), [](double r) { return r > kEvery; });
@@ -376,15 +368,39 @@ bool TimedPoint::enough_checked() const {
   });
 }
 
-bool TimedPoint::precise_enough(bool minimum_only) const {
-  for (const Entry& entry : entries_) {
-    if (entry.role == Role::control || !entry.alive() || &entry == &entries_[baseline_]) continue;
-    const bool clone    = entry.role == Role::clone;
-    const auto interval = measure::median_interval(log_ratios(entry), clone ? 0.99 : confidence());
-    if (!interval) return false;
-    if (!minimum_only && (interval->hi - interval->lo) / 2 > kPrecision) return false;
-  }
-  return true;
+// One series for each entry that is compared with the baseline.
+std::vector<std::vector<double>> TimedPoint::compared_series() const {
+  std::vector<std::vector<double>> series;
+  for (const Entry& entry : entries_)
+    if (entry.role != Role::control && entry.alive() && &entry != &entries_[baseline_])
+      series.push_back(log_ratios(entry));
+  return series;
+}
+
+bool TimedPoint::intervals_exist() const {
+  const auto series = compared_series();
+  return std::all_of(series.begin(), series.end(), [&](const std::vector<double>& ratios) {
+    return measure::median_interval(ratios, std::max(0.99, confidence())).has_value();
+  });
+}
+
+bool TimedPoint::precise_enough() const {
+  const auto series    = compared_series();
+  double least_seconds = std::numeric_limits<double>::max();
+  for (const Entry& entry : entries_)
+    if (entry.role == Role::variant && entry.alive())
+      least_seconds =
+          std::min(least_seconds, 1e-9 * static_cast<double>(calls_) *
+                                      std::accumulate(entry.wall_ns.begin(), entry.wall_ns.end(), 0.0));
+  const bool gpu = experiment_.backend == Backend::cuda;
+  const measure::StoppingRule rule{.half_width     = gpu ? kPrecisionOfGpu : kPrecision,
+                                   .confidence     = confidence(),
+                                   .min_rounds     = kFewestRounds,
+                                   .min_measured_s = gpu ? 0 : 0.1,  // a GPU has no scheduler to average over
+                                   .max_rounds     = std::numeric_limits<int64_t>::max(),
+                                   .max_elapsed_s  = std::numeric_limits<double>::max()};
+  return measure::should_stop(rule, {.rounds = rounds_, .measured_s = least_seconds, .log_ratios = series}) ==
+         measure::StopReason::precision;
 }
 
 void TimedPoint::run_rounds() {
@@ -400,6 +416,7 @@ void TimedPoint::run_rounds() {
   const measure::Noise before = measure::read_noise();
   const uint64_t order_seed   = seeds_.next();
   double refill_share         = 0;  // of a round, when every set is refilled
+  int redone                  = 0;  // rounds in which the device was throttled
   for (rounds_ = 0; rounds_ < cap;) {
     const int64_t round_began = wall_ns();
     const int first_set       = static_cast<int>(rounds_ % sets_->size());
@@ -414,13 +431,24 @@ void TimedPoint::run_rounds() {
       fraction_ = std::max(elapsed_s() / budget_s_, static_cast<double>(rounds_) / static_cast<double>(cap));
       if (entry.role == Role::control) {
         events_.phase("", phase_, fraction_);
-        entry.rates.push_back(controls_[entry.variant].sample());
+        entry.rates.push_back(controls_[entry.variant]->sample());
         continue;
       }
       // Which calls are verified is decided here, round by round: often at first, then now and then.
       const bool look =
           entry.role == Role::variant && seeds_.next() % (entry.checked < kTimedChecks ? 2 : 16) == 0;
       sample(entry, calls_, first_set, look, true);
+    }
+    if (stopwatch_->throttled() && redone < kMostRedone) {
+      for (Entry& entry : entries_) {
+        if (entry.role == Role::control)
+          entry.rates.pop_back();
+        else if (entry.alive())
+          entry.forget_last_sample();
+      }
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(std::min(2000, 250 << redone++)));  // it has to cool
+      continue;
     }
     ++rounds_;
     refill_share = refill_ns / static_cast<double>(wall_ns() - round_began);
@@ -431,7 +459,7 @@ void TimedPoint::run_rounds() {
     const bool out_of_time = elapsed_s() > budget_s_;
     const bool minimum =
         rounds_ >= (out_of_time ? std::min(fewest, kFewestWhenSlow) : fewest) && enough_checked();
-    if (!minimum || !precise_enough(true)) {
+    if (!minimum || !intervals_exist()) {
       if (elapsed_s() < 8 * budget_s_) continue;
       stopped_ = "time";
       break;
@@ -440,13 +468,15 @@ void TimedPoint::run_rounds() {
       stopped_ = "time";
       break;
     }
-    if (rounds_ % 10 == 0 && elapsed_s() > 0.3 && precise_enough(false)) {
+    if (elapsed_s() > 0.3 && precise_enough()) {
       stopped_ = "precision";
       break;
     }
   }
   if (stopped_.empty()) stopped_ = "rounds";
   noise_ = to_map(measure::growth(before, measure::read_noise()));
+  noise_.merge(stopwatch_->telemetry());
+  if (redone > 0) noise_["throttled_rounds_redone"] = redone;
 }
 
 void TimedPoint::compare_whole_outputs() {
@@ -457,15 +487,15 @@ void TimedPoint::compare_whole_outputs() {
     if (entry.role != Role::variant || !entry.alive()) continue;
     phase_ = "compare whole outputs";
     sample(entry, 1, 0, false, true);
-    entry.clock_ns.pop_back();
-    entry.wall_ns.pop_back();
+    entry.forget_last_sample();
     if (!entry.alive()) continue;
     if (&entry == &entries_[baseline_]) {
       arena.copy_outputs_to(theirs);
       continue;
     }
     Checker checker({.sample = 0, .seed = 0, .twin = [&](const void* output) {
-                       return static_cast<const void*>(theirs.data() + arena.offset_in_copy(output));
+                       return static_cast<const void*>(theirs.data() +
+                                                       (*sets_)[0].checked_arena().offset_in_copy(output));
                      }});
     (*sets_)[0].check(checker);
     // Both sides may err by the tolerance, and the largest tolerance was seen on a sample only.
@@ -480,11 +510,16 @@ void TimedPoint::compare_whole_outputs() {
   }
 }
 
+std::optional<double> TimedPoint::floor_of(const Cost& cost, int threads) {
+  if (experiment_.backend == Backend::cuda) return gpu_floor_ns(cost, working_set());
+  return floor_ns(cost, working_set(), threads);
+}
+
 void TimedPoint::check_floors() {
   const Cost cost = (*sets_)[0].cost();
   for (Entry& entry : entries_) {
     if (entry.role != Role::variant || !entry.alive() || entry.clock_ns.empty()) continue;
-    const auto floor = floor_ns(cost, working_set(), pools_.of(info(entry).threads).threads());
+    const auto floor = floor_of(cost, pools_.of(info(entry).threads).threads());
     if (!floor) continue;
     double best = median_of(entry.wall_ns);
     if (best >= 0.9 * *floor) continue;
@@ -495,16 +530,16 @@ void TimedPoint::check_floors() {
     for (int i = 0; i < 5 && entry.alive(); ++i) {
       sample(entry, calls_, i % sets_->size(), false, true);
       again.push_back(entry.wall_ns.back());
-      entry.clock_ns.pop_back();
-      entry.wall_ns.pop_back();
+      entry.forget_last_sample();
     }
     double seen = 0;
     for (const Entry& control : entries_)
       if (control.role == Role::control && !control.rates.empty() &&
-          controls_[control.variant].threads() >= pools_.of(info(entry).threads).threads())
+          (experiment_.backend == Backend::cuda ||
+           controls_[control.variant]->threads() >= pools_.of(info(entry).threads).threads()))
         seen = std::max(seen, *std::max_element(control.rates.begin(), control.rates.end()));
     double limit = *floor;
-    if (seen > 0) limit = std::min(limit, controls_[0].limit_ns(seen));
+    if (seen > 0) limit = std::min(limit, controls_[0]->limit_ns(seen));
     if (median_of(again) < 0.9 * limit)
       entry.caught =
           Caught{Outcome::invalid, "floor",

@@ -10,6 +10,7 @@
 #include "lab/control.h"
 #include "lab/defence.h"
 #include "lab/runner.h"
+#include "lab/stopwatch.h"
 
 namespace fathom::lab {
 
@@ -76,11 +77,23 @@ class TimedPoint {
     std::string name;
     std::optional<Caught> caught;
     std::vector<double> clock_ns, wall_ns;  // a call, one value a round
+    std::vector<double> cycles;             // a call, of a GPU's clock; empty where it was not read
     std::vector<double> rates;              // of a control
     double warm_ns  = 0;                    // estimate from the warm-up
     int64_t checked = 0, elements = 0;
     double max_error = 0, tolerance = 0, largest_tolerance = 0;
     int64_t prepare_ns = -1;
+    bool called        = false;  // by this process, before
+    void forget_samples() {
+      clock_ns.clear();
+      wall_ns.clear();
+      cycles.clear();
+    }
+    void forget_last_sample() {
+      clock_ns.pop_back();
+      wall_ns.pop_back();
+      cycles.pop_back();
+    }
     bool alive() const { return !caught; }
   };
 
@@ -92,15 +105,17 @@ class TimedPoint {
   void compare_fresh_with_repeated();
   void run_rounds();
   void compare_whole_outputs();
+  std::optional<double> floor_of(const Cost& cost, int threads);
   void check_floors();
   PointRecord summarise(std::vector<VariantRecord> records);
 
   const VariantInfo& info(const Entry& entry) const { return experiment_.variants[entry.variant]; }
-  Context context(const Entry& entry) { return {nullptr, pools_.of(info(entry).threads)}; }
+  Context context(const Entry& entry) { return {stopwatch_->stream(), pools_.of(info(entry).threads)}; }
   // One sample: `calls` calls over the input sets from `first_set` on; checks the last ones where `look`.
   void sample(Entry& entry, int64_t calls, int first_set, bool look, bool timed);
-  void do_extra_work(double ns);
-  bool precise_enough(bool minimum_only) const;
+  std::vector<std::vector<double>> compared_series() const;
+  bool intervals_exist() const;
+  bool precise_enough() const;
   std::vector<double> log_ratios(const Entry& entry) const;
   double confidence() const;
   bool enough_checked() const;
@@ -113,8 +128,9 @@ class TimedPoint {
   Events& events_;
   double budget_s_;
   std::optional<InputSets> sets_;
+  std::unique_ptr<Stopwatch> stopwatch_;
   std::vector<Entry> entries_;
-  std::vector<Control> controls_;
+  std::vector<std::unique_ptr<Control>> controls_;
   int baseline_      = -1;  // entry
   int64_t calls_     = 1;
   int64_t rounds_    = 0;

@@ -1,0 +1,177 @@
+// The control of a GPU experiment: the same kernels that doctor measures ceilings with, in the same rounds as
+// the variants.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/device.h"
+#include "lab/control.h"
+#include "machine/gpu.h"
+#include "machine/gpu_ceilings.h"
+#include "machine/gpu_kernels.h"
+#include "measure/gpu_clock.h"
+
+namespace fathom::lab {
+namespace {
+
+using machine::GpuKernels;
+using machine::Traffic;
+
+constexpr double kSampleNs       = 2e5;
+constexpr int64_t kMostDramBytes = int64_t{4} << 30;  // of all buffers of a control
+constexpr int64_t kFirstSteps    = 100;
+
+Traffic resembling(const Cost& cost) {
+  if (cost.written < cost.read / 20) return Traffic::read;
+  if (cost.read < cost.written / 20) return Traffic::write;
+  return Traffic::copy;
+}
+
+class GpuControl final : public Control {
+ public:
+  GpuControl(Limit limit, const Cost& cost, int64_t working_set, Device& device)
+      : Control(limit, cost), device_(device), clock_(measure::gpu_clock(device.stream())) {
+    const int64_t l2     = machine::gpu()->l2_bytes;
+    const bool fits_l2   = working_set <= l2 / 2;
+    const std::string at = fits_l2 ? "L2" : "DRAM";
+    switch (limit) {
+      case Limit::memory: {
+        traffic_ = resembling(cost);
+        // Past the cache twice over, and as large as the call itself where that is more: short kernels reach
+        // less.
+        const int64_t all = fits_l2 ? working_set : std::clamp(working_set, 4 * l2, kMostDramBytes);
+        bytes_            = std::max<int64_t>(1 << 16, all / (traffic_ == Traffic::copy ? 2 : 1) / 256 * 256);
+        source_           = make(traffic_ == Traffic::write ? 256 : bytes_);
+        target_           = make(traffic_ == Traffic::read ? 256 : bytes_);
+        const char* words = traffic_ == Traffic::read    ? "read"
+                            : traffic_ == Traffic::write ? "write"
+                                                         : "copy";
+        words_            = fmt::format("{} bandwidth of {}", words, at);
+        break;
+      }
+      case Limit::flops:
+        words_ = fmt::format("{} FMA peak", traits(cost.flop_type).name);
+        break;
+      case Limit::tensor_flops:
+        words_ = fmt::format("{} tensor peak (our mma loop)",
+                             cost.flop_type == DType::fp32 ? "tf32" : traits(cost.flop_type).name);
+        break;
+      case Limit::shared_memory:
+        words_ = "shared-memory bandwidth";
+        break;
+      case Limit::load_latency: {
+        words_ = fmt::format("load latency of {}", at);
+        const int64_t span =
+            std::max<int64_t>(machine::kGpuLine, fits_l2 ? working_set : std::max(working_set, 4 * l2));
+        source_ = make(span);
+        lines_  = static_cast<int64_t>(machine::gpu_kernels()->make_cycle(source_, span, device_.stream())) /
+                 machine::kGpuLine;
+        break;
+      }
+      case Limit::link: {
+        words_  = "page-locked copy from host to GPU";
+        bytes_  = std::clamp<int64_t>(cost.link, 1 << 20, 256 << 20);
+        target_ = make(bytes_);
+        host_.emplace();
+        pinned_ = host_->workspace<uint8_t>({bytes_}, Pages::huge);
+        device_.pin(pinned_.data(), bytes_);
+        break;
+      }
+      default:
+        FATHOM_EXPECT(false, "no control on a GPU for this limit");
+    }
+    sink_ = make(1 << 20);
+    once(1, false);  // loads the kernel
+    // So that a sample lasts about kSampleNs.
+    double took = once(1, true).ns;
+    if (limit != Limit::memory && limit != Limit::link)
+      while (took < kSampleNs / 2 && repeats_ < int64_t{1} << 40) took = once(repeats_ *= 2, true).ns;
+  }
+  ~GpuControl() override {
+    if (pinned_.data()) device_.unpin(pinned_.data());
+    for (void* memory : memory_) device_.release(memory);
+  }
+
+  double sample() override {
+    if (limit_ == Limit::memory && bytes_ <= machine::gpu()->l2_bytes / 2)
+      once(repeats_, true);  // warm, as it is for variants
+    const auto seen = once(repeats_, true);
+    return work_ / seen.ns * 1e9;
+  }
+  const std::string& words() const override { return words_; }
+  int threads() const override { return 1; }
+
+ private:
+  void* make(int64_t bytes) {
+    memory_.push_back(device_.allocate(bytes));
+    device_.set_words(memory_.back(), bytes, 0x3F800000u);  // 1.0f
+    return memory_.back();
+  }
+
+  measure::GpuClock::Sample once(int64_t repeats, bool held) {
+    const GpuKernels& kernels = *machine::gpu_kernels();
+    StreamRef stream          = device_.stream();
+    return clock_->time(
+        [&] {
+          switch (limit_) {
+            case Limit::memory:
+              work_ = traffic_ == Traffic::read    ? kernels.read(source_, bytes_, sink_, stream)
+                      : traffic_ == Traffic::write ? kernels.write(target_, bytes_, stream)
+                                                   : kernels.copy(target_, source_, bytes_, stream);
+              break;
+            case Limit::flops:
+              work_ = kernels.fma(cost_.flop_type, repeats * kFirstSteps, sink_, stream);
+              break;
+            case Limit::tensor_flops:
+              work_ = kernels.mma(cost_.flop_type, repeats * kFirstSteps, sink_, stream);
+              break;
+            case Limit::shared_memory:
+              work_ = kernels.shared_read(repeats * kFirstSteps, sink_, stream);
+              break;
+            case Limit::link:
+              device_.enqueue_to_device(target_, pinned_.data(), bytes_);
+              work_ = static_cast<double>(bytes_);
+              break;
+            default:
+              // From elsewhere each time: what the last sample read still lies in a cache.
+              line_ = machine::next_line(line_ + 1, lines_);
+              work_ = kernels.chase(static_cast<std::byte*>(source_) + line_ * machine::kGpuLine,
+                                    repeats * kFirstSteps, sink_, stream);
+          }
+        },
+        held);
+  }
+
+  Device& device_;
+  std::unique_ptr<measure::GpuClock> clock_;
+  std::string words_;
+  Traffic traffic_ = Traffic::read;
+  int64_t bytes_   = 0;
+  int64_t repeats_ = 1;
+  double work_     = 0;
+  int64_t line_ = 0, lines_ = 1;
+  void *source_ = nullptr, *target_ = nullptr, *sink_ = nullptr;
+  std::vector<void*> memory_;
+  std::optional<Arena> host_;
+  View<uint8_t, 1> pinned_;
+};
+
+}  // namespace
+
+std::unique_ptr<Control> gpu_control(Limit limit, const Cost& cost, int64_t working_set) {
+  FATHOM_EXPECT(cuda_device() != nullptr, "a control on a GPU needs one");
+  return std::make_unique<GpuControl>(limit, cost, working_set, *cuda_device());
+}
+
+std::optional<double> gpu_floor_ns(const Cost& cost, int64_t working_set) {
+  const auto ns = [](double amount, double rate) { return amount > 0 && rate > 0 ? amount / rate * 1e9 : 0; };
+  const double floor =
+      std::max({ns(static_cast<double>(cost.read), machine::gpu_best_rate(Traffic::read, working_set)),
+                ns(static_cast<double>(cost.written), machine::gpu_best_rate(Traffic::write, working_set)),
+                ns(cost.flops, std::max(machine::gpu_peak_flops(cost.flop_type, true),
+                                        machine::gpu_peak_flops(cost.flop_type, false)))});
+  if (floor <= 0) return std::nullopt;
+  return floor;
+}
+
+}  // namespace fathom::lab

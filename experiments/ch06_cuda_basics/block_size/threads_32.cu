@@ -1,0 +1,32 @@
+// out = 3 x + y                       n elements, fp32
+//
+// bytes   12 n    8 n read + 4 n written
+// flops   2 n
+// limit   DRAM bandwidth. H200: n = 2^26 moves 805 MB
+// idea    a warp a block. A multiprocessor holds 32 blocks, so half of its 64 places for warps stay empty
+//         and half as many loads are under way; and there are eight times as many blocks to start
+#include "core/cuda.h"
+#include "triad.h"
+
+namespace fathom::lab::block_size {
+namespace {
+
+constexpr int kThreads = 32;
+
+__global__ void __launch_bounds__(kThreads) triad_kernel(const float* x, const float* y, float* out, int n) {
+  const int i = blockIdx.x * kThreads + threadIdx.x;
+  if (i < n) out[i] = fmaf(kScale, x[i], y[i]);
+}
+
+}  // namespace
+
+void threads_32(const Triad& p, StreamRef stream) {
+  const int64_t n = p.out.extent(0);
+  FATHOM_EXPECT(n <= 1 << 30, "elements are counted in 32 bits");
+  if (n == 0) return;
+  triad_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(p.x.data(), p.y.data(), p.out.data(),
+                                                                 static_cast<int>(n));
+  FATHOM_LAUNCHED();
+}
+
+}  // namespace fathom::lab::block_size

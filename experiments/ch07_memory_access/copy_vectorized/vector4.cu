@@ -1,0 +1,40 @@
+// out(i) = in(i)                       n fp32
+//
+// bytes   8 n    4 n read + 4 n written
+// flops   0
+// limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
+// idea    16 bytes a thread, the widest access before Blackwell: 32 KiB under way on each multiprocessor,
+//         more than latency times bandwidth asks for (4.3 TB/s x 700 ns / 132 = 23 KiB)
+#include "copy.h"
+#include "core/cuda.h"
+
+namespace fathom::lab::copy_vectorized {
+namespace {
+
+using Vector           = float4;
+constexpr int kWidth   = sizeof(Vector) / sizeof(float);
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(const float* __restrict__ in, float* __restrict__ out, int64_t n) {
+  const int64_t i       = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t vectors = n / kWidth;
+  if (i < vectors) {
+    reinterpret_cast<Vector*>(out)[i] = reinterpret_cast<const Vector*>(in)[i];
+  } else {
+    const int64_t j = vectors * kWidth + (i - vectors);  // what is left when n is no multiple of the width
+    if (j < n) out[j] = in[j];
+  }
+}
+
+}  // namespace
+
+void vector4(const Copy& p, StreamRef stream) {
+  const int64_t n = p.in.extent(0);
+  if (n == 0) return;
+  copy_kernel<<<blocks_for(n / kWidth + n % kWidth, kThreads), kThreads, 0, stream>>>(p.in.data(),
+                                                                                      p.out.data(), n);
+  FATHOM_LAUNCHED();
+}
+
+}  // namespace fathom::lab::copy_vectorized

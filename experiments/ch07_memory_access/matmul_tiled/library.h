@@ -1,0 +1,13 @@
+// The yardstick. Apart from matmul.h, because <functional> costs every kernel file a second.
+#pragma once
+
+#include <functional>
+
+#include "matmul.h"
+
+namespace fathom::lab::matmul_tiled {
+
+// Opens cuBLAS and makes a handle; what it returns is timed.
+FATHOM_CUDA_LAUNCHER std::function<void(const Matmul&, StreamRef)> library(const Matmul&, StreamRef);
+
+}  // namespace fathom::lab::matmul_tiled

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "adversarial/cheats.h"
+#include "adversarial/gpu_cheats.h"
 #include "lab/check.h"
 #include "lab/supervisor.h"
 
@@ -136,6 +138,57 @@ TEST(Deaths, TheRestOfTheSuiteCompletes) {
   EXPECT_EQ(to_string(all.experiments.at(1).status), "ok");
 }
 
+class GpuCheats : public testing::TestWithParam<Cheat> {};
+
+// This process must not touch CUDA itself: what the children say is all it knows.
+bool without_gpu(const RunRecord& run) {
+  const auto& points = run.experiments.at(0).points;
+  return !points.empty() &&
+         std::all_of(points[0].variants.begin(), points[0].variants.end(), [](const auto& v) {
+           return v.status == Outcome::skipped && v.skip && v.skip->reason == "needs_cuda";
+         });
+}
+
+TEST_P(GpuCheats, IsCaughtByItsDefence) {
+  const Cheat& cheat  = GetParam();
+  const RunRecord run = run_one(std::string("cheats/gpu_") + cheat.name);
+  if (without_gpu(run)) GTEST_SKIP() << "needs a CUDA build and a GPU";
+  const VariantRecord& v = variant(run, cheat.name);
+  EXPECT_EQ(v.caught_by.value_or("(nothing)"), cheat.defence) << v.detail;
+  EXPECT_EQ(to_string(v.status), to_string(cheat.outcome)) << v.detail;
+  EXPECT_FALSE(v.time_ns.has_value()) << "what was caught has no time";
+  EXPECT_EQ(to_string(variant(run, "baseline").status), "ok") << variant(run, "baseline").detail;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuCheats,
+                         testing::Values(Cheat{"other_stream", "all_streams", Outcome::invalid},
+                                         Cheat{"unfinished_at_end", "all_streams", Outcome::invalid},
+                                         Cheat{"fewer_graph_nodes", "poison", Outcome::wrong},
+                                         Cheat{"memo_on_device", "fresh_inputs", Outcome::wrong},
+                                         Cheat{"never_written", "poison", Outcome::wrong},
+                                         Cheat{"persistence_left_on", "l2_persistence", Outcome::invalid},
+                                         Cheat{"waits_undeclared", "declared_sync", Outcome::invalid}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(GpuHonest, TwinOfTheBaselineIsNotAccused) {
+  const RunRecord run = run_one("cheats/gpu_honest_twin");
+  if (without_gpu(run)) GTEST_SKIP() << "needs a CUDA build and a GPU";
+  const auto& v = variant(run, "honest_twin");
+  EXPECT_EQ(to_string(v.status), "ok") << v.detail;
+  EXPECT_TRUE(v.time_ns && v.ratio && v.share_of_limit);
+  EXPECT_EQ(exit_code(run), 0);
+}
+
+// A lost device costs the variant that lost it, not its neighbours.
+TEST(GpuDeaths, LostDevice) {
+  const RunRecord run = run_one("deaths/loses_the_device");
+  if (without_gpu(run)) GTEST_SKIP() << "needs a CUDA build and a GPU";
+  EXPECT_EQ(to_string(variant(run, "loses_the_device").status), "crashed");
+  EXPECT_NE(variant(run, "loses_the_device").detail.find("cudaError"), std::string::npos)
+      << variant(run, "loses_the_device").detail;
+  EXPECT_EQ(to_string(variant(run, "bystander").status), "ok") << variant(run, "bystander").detail;
+}
+
 // A parent that is killed takes its children along: nothing goes on measuring for nobody.
 TEST(Deaths, KilledParent) {
   const pid_t parent = fork();
@@ -168,6 +221,7 @@ TEST(Deaths, KilledParent) {
 
 int main(int argc, char** argv) {
   fathom::lab::register_cheats();
+  fathom::lab::register_gpu_cheats();
   if (argc > 1 && std::string(argv[1]) == "__experiment") return fathom::lab::child_main(argc, argv);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

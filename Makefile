@@ -6,7 +6,7 @@ JOBS         ?= $(shell nproc)
 FATHOM    = build/release/fathom
 SOURCES   = $(shell find src experiments tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
-.PHONY: help demo test build install format check-format clean
+.PHONY: help demo test build cuda bundle install format check-format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -26,15 +26,23 @@ test:  ## build everything and run every test; the last line counts passed, fail
 	cmake --build --preset dev --parallel $(JOBS)
 	@tools/run_tests dev
 
+cuda:  ## build build/cuda/fathom with its GPU half (needs nvcc)
+	tools/install_packages packages.txt packages-test.txt
+	cmake --preset cuda
+	cmake --build --preset cuda --parallel $(JOBS)
+
+bundle: cuda  ## dist/fathom.tar.gz: the program and its libraries, for a GPU host without our packages
+	tools/bundle build/cuda adversarial_test
+
 install: build  ## install the program under PREFIX (/usr/local), staged under DESTDIR if set
 	cmake --install build/release --prefix $(PREFIX)
 	@test -x $(DESTDIR)$(PREFIX)/bin/fathom && echo "Installed $(DESTDIR)$(PREFIX)/bin/fathom"
 
 format:  ## format every source in place
-	$(CLANG_FORMAT) -i $(SOURCES)
+	@$(CLANG_FORMAT) -i $(SOURCES)
 
 check-format:  ## fail where a source is not formatted
-	$(CLANG_FORMAT) --dry-run -Werror $(SOURCES)
+	@$(CLANG_FORMAT) --dry-run -Werror $(SOURCES)
 
 clean:  ## remove build/ and artifacts/
-	rm -rf build artifacts
+	rm -rf build artifacts dist

@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
   add_diff(app, exit_code);
   add_techniques(app, exit_code);
   add_history(app, exit_code);
+  add_model(app, exit_code);
   add_environment_variables(app);
   try {
     app.parse(argc, argv);

@@ -18,5 +18,6 @@ void add_roofline(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_techniques(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
+void add_model(CLI::App& app, int& exit_code);
 
 }  // namespace fathom::cli

@@ -1,0 +1,72 @@
+// Safetensors: tensors in memory-mapped files, one or a sharded set. Nothing is copied; a page is read from
+// disk when it is first touched.
+//
+// A file is 8 bytes N (little endian), N bytes of JSON {"name": {"dtype", "shape", "data_offsets": [b, e]}},
+// and data. Whatever the bytes, opening ends in tensors whose views lie inside the mapping and are aligned
+// for their type, or in an error; but who cuts a file short while it is mapped kills its readers (SIGBUS).
+// https://github.com/huggingface/safetensors#format
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+#include "core/view.h"
+
+namespace fathom::model {
+
+struct Tensor {
+  DType dtype = DType::uint8;
+  std::vector<int64_t> shape;  // elements; fp4_e2m1 packs two a byte, the first in the low nibble
+  std::span<const std::byte> bytes;
+};
+
+using TensorMap = std::map<std::string, Tensor, std::less<>>;
+
+// A file that is in memory, from an address that is a multiple of 8. The tensors point into it. Tensors must
+// fill the data from end to end without gap or overlap. `name` is for messages.
+Result<TensorMap> parse_safetensors(std::span<const std::byte> file, const std::string& name);
+
+class Safetensors {
+ public:
+  // One file; or a set by its index (*.index.json), whose shards lie in the same folder; or a folder that has
+  // model.safetensors.index.json or model.safetensors.
+  static Result<Safetensors> open(const std::filesystem::path& path);
+
+  const TensorMap& tensors() const { return tensors_; }
+  const Tensor* find(std::string_view name) const;  // null where there is none
+  const std::string& path() const { return path_; }
+
+  // Row-major, valid as long as this object or one it was moved to.
+  template <class T, int Rank>
+  Result<View<const T, Rank>> view(std::string_view name) const {
+    static_assert(traits(dtype_of<T>).bits == 8 * sizeof(T),
+                  "packed numbers have no view: use Tensor::bytes");
+    const auto tensor = checked(name, dtype_of<T>, Rank);
+    if (!tensor) return tensor.error();
+    int64_t extents[Rank];
+    for (int r = 0; r < Rank; ++r) extents[r] = (*tensor)->shape[static_cast<size_t>(r)];
+    return View<const T, Rank>(reinterpret_cast<const T*>((*tensor)->bytes.data()), extents);
+  }
+
+ private:
+  class Mapping;
+
+  Status add_file(const std::filesystem::path& file);
+  Status add_set(const std::filesystem::path& index);
+  Result<const Tensor*> checked(std::string_view name, DType dtype, int rank) const;
+
+  std::string path_;
+  std::vector<std::shared_ptr<const Mapping>> mappings_;
+  TensorMap tensors_;
+};
+
+}  // namespace fathom::model

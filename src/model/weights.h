@@ -1,0 +1,64 @@
+// The tensors of gpt-oss by their role, whichever of three layouts a checkpoint has:
+//
+//   hf_mxfp4   Hugging Face's names, experts in MXFP4
+//   hf_bf16    Hugging Face's names, experts in BF16 and transposed, [E, in, out]: what fine-tuning saves
+//   original   the names of the `original/` folder, experts in MXFP4, one fused q, k, v matrix
+//
+// Below, a matrix is [out, in] and the experts' [E, out, in] in all three; strides hide the difference.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+#include "core/view.h"
+#include "model/config.h"
+#include "model/safetensors.h"
+
+namespace fathom::model {
+
+enum class Layout { hf_mxfp4, hf_bf16, original };
+
+const char* name(Layout layout);
+
+// Blocks of 32 along `in`, G = in / 32: 16 bytes of E2M1 values each (core/fp4_blocks.h), and an E8M0 scale.
+struct Mxfp4Matrices {
+  View<const uint8_t, 4> blocks;  // [E, out, G, 16]
+  View<const uint8_t, 3> scales;  // [E, out, G], none of them 255, the NaN
+};
+
+using ExpertMatrices = std::variant<Mxfp4Matrices, View<const bf16, 3>>;
+using NormWeights    = std::variant<View<const bf16, 1>, View<const float, 1>>;
+
+struct LayerWeights {
+  NormWeights attn_norm;        // [H]
+  View<const bf16, 2> q, k, v;  // [heads Dh, H]
+  View<const bf16, 1> q_bias, k_bias, v_bias;
+  View<const bf16, 1> sinks;  // [heads]
+  View<const bf16, 2> out;    // [H, heads Dh]
+  View<const bf16, 1> out_bias;
+  NormWeights mlp_norm;        // [H]
+  View<const bf16, 2> router;  // [E, H]
+  View<const bf16, 1> router_bias;
+  ExpertMatrices mlp1;            // [E, 2I, H], even rows gate, odd rows up
+  View<const bf16, 2> mlp1_bias;  // [E, 2I]
+  ExpertMatrices mlp2;            // [E, H, I]
+  View<const bf16, 2> mlp2_bias;  // [E, H]
+};
+
+struct Weights {
+  Layout layout = Layout::hf_mxfp4;
+  View<const bf16, 2> embedding;    // [V, H]
+  View<const bf16, 2> unembedding;  // [V, H]
+  NormWeights norm;                 // [H]
+  std::vector<LayerWeights> layers;
+};
+
+// Finds all of them and checks dtype and shape; then reads every scale of the experts, 3 % of the file's
+// bytes, for NaNs. The views point into `tensors`. Tensors that no config asks for are ignored, layers beyond
+// the config's are not.
+Result<Weights> find_weights(const Config& config, const Safetensors& tensors);
+
+}  // namespace fathom::model

@@ -1,0 +1,255 @@
+#include "model/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "model/tiny_checkpoint.h"
+
+namespace fathom::model {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t H = 64, I = 96, E = 8, V = 384, kLayers = 4, kQ = 128, kKv = 32, kHeads = 8;
+
+// Every byte tells of its tensor and place, and is no NaN as a scale.
+std::string pattern(const std::string& name, int64_t bytes) {
+  const size_t seed = std::hash<std::string>()(name);
+  std::string data(static_cast<size_t>(bytes), '\0');
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>((seed + i * 7 + i / 251) % 251);
+  return data;
+}
+
+using Checkpoint = std::map<std::string, RawTensor>;
+
+Checkpoint tiny_checkpoint(Layout layout) {
+  Checkpoint all;
+  const auto add = [&](const std::string& name, const std::string& dtype, std::vector<int64_t> shape) {
+    const int64_t size = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    all[name]          = {name, dtype, shape, pattern(name, dtype == "U8" ? size : 2 * size)};
+  };
+  const bool original = layout == Layout::original;
+  add(original ? "embedding.weight" : "model.embed_tokens.weight", "BF16", {V, H});
+  add(original ? "unembedding.weight" : "lm_head.weight", "BF16", {V, H});
+  add(original ? "norm.scale" : "model.norm.weight", "BF16", {H});
+  for (int64_t l = 0; l < kLayers; ++l) {
+    const std::string at = (original ? "block." : "model.layers.") + std::to_string(l) + ".";
+    if (original) {
+      add(at + "attn.norm.scale", "BF16", {H});
+      add(at + "attn.qkv.weight", "BF16", {kQ + 2 * kKv, H});
+      add(at + "attn.qkv.bias", "BF16", {kQ + 2 * kKv});
+      add(at + "attn.sinks", "BF16", {kHeads});
+      add(at + "attn.out.weight", "BF16", {H, kQ});
+      add(at + "attn.out.bias", "BF16", {H});
+      add(at + "mlp.norm.scale", "BF16", {H});
+      add(at + "mlp.gate.weight", "BF16", {E, H});
+      add(at + "mlp.gate.bias", "BF16", {E});
+      add(at + "mlp.mlp1_weight.blocks", "U8", {E, 2 * I, H / 32, 16});
+      add(at + "mlp.mlp1_weight.scales", "U8", {E, 2 * I, H / 32});
+      add(at + "mlp.mlp1_bias", "BF16", {E, 2 * I});
+      add(at + "mlp.mlp2_weight.blocks", "U8", {E, H, I / 32, 16});
+      add(at + "mlp.mlp2_weight.scales", "U8", {E, H, I / 32});
+      add(at + "mlp.mlp2_bias", "BF16", {E, H});
+      continue;
+    }
+    add(at + "input_layernorm.weight", "BF16", {H});
+    for (const std::string part : {"q", "k", "v"}) {
+      add(at + "self_attn." + part + "_proj.weight", "BF16", {part == "q" ? kQ : kKv, H});
+      add(at + "self_attn." + part + "_proj.bias", "BF16", {part == "q" ? kQ : kKv});
+    }
+    add(at + "self_attn.sinks", "BF16", {kHeads});
+    add(at + "self_attn.o_proj.weight", "BF16", {H, kQ});
+    add(at + "self_attn.o_proj.bias", "BF16", {H});
+    add(at + "post_attention_layernorm.weight", "BF16", {H});
+    add(at + "mlp.router.weight", "BF16", {E, H});
+    add(at + "mlp.router.bias", "BF16", {E});
+    if (layout == Layout::hf_bf16) {
+      add(at + "mlp.experts.gate_up_proj", "BF16", {E, H, 2 * I});
+      add(at + "mlp.experts.down_proj", "BF16", {E, I, H});
+    } else {
+      add(at + "mlp.experts.gate_up_proj_blocks", "U8", {E, 2 * I, H / 32, 16});
+      add(at + "mlp.experts.gate_up_proj_scales", "U8", {E, 2 * I, H / 32});
+      add(at + "mlp.experts.down_proj_blocks", "U8", {E, H, I / 32, 16});
+      add(at + "mlp.experts.down_proj_scales", "U8", {E, H, I / 32});
+    }
+    add(at + "mlp.experts.gate_up_proj_bias", "BF16", {E, 2 * I});
+    add(at + "mlp.experts.down_proj_bias", "BF16", {E, H});
+  }
+  return all;
+}
+
+class WeightsOf : public testing::TestWithParam<Layout> {
+ protected:
+  Result<Weights> find(const Checkpoint& checkpoint) { return find(checkpoint, config(GetParam())); }
+
+  Result<Weights> find(const Checkpoint& checkpoint, const Config& config) {
+    std::vector<RawTensor> tensors;
+    for (const bool bytes_last : {false, true})  // U8 last, so that the rest is aligned
+      for (const auto& [name, tensor] : checkpoint)
+        if ((tensor.dtype == "U8") == bytes_last) tensors.push_back(tensor);
+    const auto path = folder_.path() / "model.safetensors";
+    std::filesystem::remove(path);  // what is mapped stays as it is
+    write_file(path, safetensors_file(tensors));
+    auto opened = Safetensors::open(path);
+    if (!opened) return opened.error();
+    files_.push_back(*std::move(opened));
+    return find_weights(config, files_.back());
+  }
+
+  std::string refusal(const Checkpoint& checkpoint) {
+    const auto weights = find(checkpoint);
+    return weights ? "(accepted)" : weights.error().message;
+  }
+
+  static Config config(Layout layout) {
+    Json json = tiny_config();
+    if (layout == Layout::hf_bf16) json.erase("quantization_config");
+    return *parse_config(json.dump(), "config.json");
+  }
+
+  // The bytes of a view that is contiguous.
+  static std::string bytes(const auto& view) {
+    EXPECT_TRUE(view.contiguous());
+    return {reinterpret_cast<const char*>(view.data()), static_cast<size_t>(view.bytes())};
+  }
+  static std::string norm_bytes(const NormWeights& norm) {
+    return std::visit([](const auto& view) { return bytes(view); }, norm);
+  }
+
+  TempFolder folder_;
+  std::vector<Safetensors> files_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Layouts, WeightsOf,
+                         testing::Values(Layout::hf_mxfp4, Layout::hf_bf16, Layout::original),
+                         [](const auto& info) { return name(info.param); });
+
+TEST_P(WeightsOf, AreReadBackExactly) {
+  const Checkpoint checkpoint = tiny_checkpoint(GetParam());
+  const auto weights          = find(checkpoint);
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_EQ(weights->layout, GetParam());
+  ASSERT_EQ(weights->layers.size(), 4u);
+
+  const bool original = GetParam() == Layout::original;
+  const auto raw      = [&](const std::string& hf, const std::string& own) {
+    return checkpoint.at(original ? own : hf).bytes;
+  };
+  EXPECT_EQ(bytes(weights->embedding), raw("model.embed_tokens.weight", "embedding.weight"));
+  EXPECT_EQ(bytes(weights->unembedding), raw("lm_head.weight", "unembedding.weight"));
+  EXPECT_EQ(norm_bytes(weights->norm), raw("model.norm.weight", "norm.scale"));
+  for (int64_t l = 0; l < kLayers; ++l) {
+    const LayerWeights& w = weights->layers[static_cast<size_t>(l)];
+    const auto in_layer   = [&](const std::string& hf, const std::string& own) {
+      const std::string number = std::to_string(l);
+      return raw("model.layers." + number + "." + hf, "block." + number + "." + own);
+    };
+    EXPECT_EQ(norm_bytes(w.attn_norm), in_layer("input_layernorm.weight", "attn.norm.scale"));
+    EXPECT_EQ(norm_bytes(w.mlp_norm), in_layer("post_attention_layernorm.weight", "mlp.norm.scale"));
+    EXPECT_EQ(bytes(w.sinks), in_layer("self_attn.sinks", "attn.sinks"));
+    EXPECT_EQ(bytes(w.out), in_layer("self_attn.o_proj.weight", "attn.out.weight"));
+    EXPECT_EQ(bytes(w.out_bias), in_layer("self_attn.o_proj.bias", "attn.out.bias"));
+    EXPECT_EQ(bytes(w.router), in_layer("mlp.router.weight", "mlp.gate.weight"));
+    EXPECT_EQ(bytes(w.router_bias), in_layer("mlp.router.bias", "mlp.gate.bias"));
+    EXPECT_EQ(bytes(w.mlp1_bias), in_layer("mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias"));
+    EXPECT_EQ(bytes(w.mlp2_bias), in_layer("mlp.experts.down_proj_bias", "mlp.mlp2_bias"));
+
+    const std::string at = "model.layers." + std::to_string(l) + ".";
+    const auto fused     = [&](const std::string& kind) {  // q, k and v one after the other
+      if (original) return checkpoint.at("block." + std::to_string(l) + ".attn.qkv." + kind).bytes;
+      std::string all;
+      for (const char* part : {"q", "k", "v"})
+        all += checkpoint.at(at + "self_attn." + part + "_proj." + kind).bytes;
+      return all;
+    };
+    EXPECT_EQ(w.q.extent(0), kQ);
+    EXPECT_EQ(w.k.extent(0), kKv);
+    EXPECT_EQ(bytes(w.q) + bytes(w.k) + bytes(w.v), fused("weight"));
+    EXPECT_EQ(bytes(w.q_bias) + bytes(w.k_bias) + bytes(w.v_bias), fused("bias"));
+
+    if (GetParam() == Layout::hf_bf16) {
+      const auto mlp1          = std::get<1>(w.mlp1);
+      const std::string stored = checkpoint.at(at + "mlp.experts.gate_up_proj").bytes;
+      for (const auto& [e, o, i] : {std::array<int64_t, 3>{0, 1, 0}, {3, 5, 17}, {E - 1, 2 * I - 1, H - 1}})
+        EXPECT_EQ(std::memcmp(&mlp1(e, o, i), &stored[static_cast<size_t>(2 * ((e * H + i) * 2 * I + o))], 2),
+                  0);
+      EXPECT_EQ(mlp1.extent(1), 2 * I);
+      EXPECT_EQ(std::get<1>(w.mlp2).extent(1), H);
+      EXPECT_EQ(std::get<1>(w.mlp2).extent(2), I);
+    } else {
+      const auto& mlp1 = std::get<0>(w.mlp1);
+      const auto& mlp2 = std::get<0>(w.mlp2);
+      EXPECT_EQ(bytes(mlp1.blocks), in_layer("mlp.experts.gate_up_proj_blocks", "mlp.mlp1_weight.blocks"));
+      EXPECT_EQ(bytes(mlp1.scales), in_layer("mlp.experts.gate_up_proj_scales", "mlp.mlp1_weight.scales"));
+      EXPECT_EQ(bytes(mlp2.blocks), in_layer("mlp.experts.down_proj_blocks", "mlp.mlp2_weight.blocks"));
+      EXPECT_EQ(bytes(mlp2.scales), in_layer("mlp.experts.down_proj_scales", "mlp.mlp2_weight.scales"));
+    }
+  }
+}
+
+// Every tensor is needed, and so is each part of its shape.
+TEST_P(WeightsOf, NamesEachTensorThatIsMissingOrMisshapen) {
+  const Checkpoint good = tiny_checkpoint(GetParam());
+  for (const auto& [name, tensor] : good) {
+    // One layer will do.
+    if (std::ranges::any_of(std::array{".0.", ".2.", ".3."},
+                            [&](const char* layer) { return name.find(layer) != std::string::npos; }))
+      continue;
+    Checkpoint bad = good;
+    bad.erase(name);
+    EXPECT_NE(refusal(bad).find("'" + name + "' is missing"), std::string::npos) << name << refusal(bad);
+    bad = good;
+    bad[name].shape.insert(bad[name].shape.begin(), 1);
+    EXPECT_NE(refusal(bad).find("'" + name + "' is "), std::string::npos) << name << refusal(bad);
+    bad             = good;
+    bad[name].dtype = tensor.dtype == "U8" ? "I8" : "F16";
+    EXPECT_NE(refusal(bad).find("'" + name + "' is "), std::string::npos) << name << refusal(bad);
+  }
+}
+
+TEST_P(WeightsOf, SaysHowManyMoreAreWrong) {
+  const std::string message = refusal({});
+  EXPECT_NE(message.find(" more"), std::string::npos) << message;
+  EXPECT_LT(message.size(), 1000u);
+}
+
+TEST_P(WeightsOf, NormsMayBeFp32) {
+  Checkpoint checkpoint  = tiny_checkpoint(GetParam());
+  const std::string norm = GetParam() == Layout::original ? "norm.scale" : "model.norm.weight";
+  checkpoint[norm].dtype = "F32";
+  checkpoint[norm].bytes += pattern("more", 2 * H);
+  const auto weights = find(checkpoint);
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_EQ(norm_bytes(std::get<1>(weights->norm)), checkpoint[norm].bytes);
+}
+
+TEST_P(WeightsOf, NanScalesAreRefused) {
+  if (GetParam() == Layout::hf_bf16) return;
+  Checkpoint checkpoint = tiny_checkpoint(GetParam());
+  const bool original   = GetParam() == Layout::original;
+  const std::string name =
+      original ? "block.3.mlp.mlp2_weight.scales" : "model.layers.3.mlp.experts.down_proj_scales";
+  checkpoint[name].bytes.back() = '\xff';
+  EXPECT_NE(refusal(checkpoint).find("'" + name + "' has a scale that is NaN (255) at [7, 63, 2]"),
+            std::string::npos)
+      << refusal(checkpoint);
+}
+
+TEST_P(WeightsOf, AnotherModelsConfigIsRefused) {
+  const Checkpoint checkpoint = tiny_checkpoint(GetParam());
+  Config fewer                = config(GetParam());
+  --fewer.num_hidden_layers;
+  fewer.layers.pop_back();
+  EXPECT_NE(find(checkpoint, fewer).error().message.find("beyond the 3"), std::string::npos);
+  const bool bf16  = GetParam() == Layout::hf_bf16;
+  const auto wrong = find(checkpoint, config(bf16 ? Layout::hf_mxfp4 : Layout::hf_bf16));
+  EXPECT_NE(wrong.error().message.find("quantization_config"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fathom::model

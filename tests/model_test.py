@@ -1,0 +1,123 @@
+"""`fathom model inspect` on a tiny checkpoint that this file writes, and on broken ones.
+
+usage: model_test.py FATHOM
+"""
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FATHOM = os.path.abspath(sys.argv.pop(1))
+
+LAYERS, HIDDEN, INNER, EXPERTS, VOCAB, HEADS, KV_HEADS, HEAD_DIM = 2, 64, 96, 8, 384, 8, 2, 16
+CONFIG = {
+    "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "attention_bias": True, "vocab_size": VOCAB,
+    "hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS, "head_dim": HEAD_DIM,
+    "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "num_local_experts": EXPERTS,
+    "num_experts_per_tok": 4, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"],
+    "hidden_act": "silu", "rms_norm_eps": 1e-05, "swiglu_limit": 7.0, "tie_word_embeddings": False,
+    "max_position_embeddings": 131072, "rope_theta": 150000,
+    "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                     "original_max_position_embeddings": 4096}}
+
+
+def shapes():
+    q, kv = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
+    yield "model.embed_tokens.weight", [VOCAB, HIDDEN]
+    yield "lm_head.weight", [VOCAB, HIDDEN]
+    yield "model.norm.weight", [HIDDEN]
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        yield at + "input_layernorm.weight", [HIDDEN]
+        for part, rows in (("q", q), ("k", kv), ("v", kv)):
+            yield at + f"self_attn.{part}_proj.weight", [rows, HIDDEN]
+            yield at + f"self_attn.{part}_proj.bias", [rows]
+        yield at + "self_attn.sinks", [HEADS]
+        yield at + "self_attn.o_proj.weight", [HIDDEN, q]
+        yield at + "self_attn.o_proj.bias", [HIDDEN]
+        yield at + "post_attention_layernorm.weight", [HIDDEN]
+        yield at + "mlp.router.weight", [EXPERTS, HIDDEN]
+        yield at + "mlp.router.bias", [EXPERTS]
+        yield at + "mlp.experts.gate_up_proj", [EXPERTS, HIDDEN, 2 * INNER]
+        yield at + "mlp.experts.gate_up_proj_bias", [EXPERTS, 2 * INNER]
+        yield at + "mlp.experts.down_proj", [EXPERTS, INNER, HIDDEN]
+        yield at + "mlp.experts.down_proj_bias", [EXPERTS, HIDDEN]
+
+
+def elements(shape):
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def checkpoint(folder, without=None, config=CONFIG):
+    header, offset = {}, 0
+    for name, shape in shapes():
+        if name != without:
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + 2 * elements(shape)]}
+            offset += 2 * elements(shape)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(offset))
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+class Inspect(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def inspect(self, *more):
+        return subprocess.run([FATHOM, "model", "inspect", str(self.folder), *more], capture_output=True, text=True,
+                              timeout=60)
+
+    def test_counts_what_is_there(self):
+        checkpoint(self.folder)
+        result = self.inspect("--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        seen = json.loads(result.stdout)
+        self.assertEqual(seen["layout"], "hf_bf16")
+        self.assertEqual(seen["parameters"], sum(elements(shape) for _, shape in shapes()))
+        self.assertEqual({t["name"]: t["shape"] for t in seen["tensors"]}, dict(shapes()))
+        # One full layer: keys and values in bf16.
+        self.assertEqual(seen["kv_bytes_per_token"], 2 * KV_HEADS * HEAD_DIM * 2)
+        text = self.inspect()
+        self.assertEqual(text.returncode, 0, text.stderr)
+        for word in ("hf_bf16", "parameters", "KV cache", "roof here"):
+            self.assertIn(word, text.stdout)
+
+    def refused(self, *words):
+        result = self.inspect()
+        self.assertEqual(result.returncode, 5, result.stdout + result.stderr)
+        self.assertEqual(result.stdout, "")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_a_folder_without_a_model_is_refused(self):
+        self.refused("config.json")
+
+    def test_a_missing_tensor_is_named(self):
+        checkpoint(self.folder, without="model.layers.1.self_attn.sinks")
+        self.refused("model.layers.1.self_attn.sinks")
+
+    def test_a_truncated_file_is_refused(self):
+        checkpoint(self.folder)
+        file = self.folder / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:-1])
+        self.refused("model.safetensors")
+
+    def test_a_config_of_another_model_is_refused(self):
+        checkpoint(self.folder, config=dict(CONFIG, head_dim="sixteen"))
+        self.refused("head_dim")
+
+
+unittest.main(verbosity=2)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "lab/highlights.h"
 #include "lab/quantity.h"
 #include "lab/target.h"
@@ -60,6 +62,19 @@ std::string metric(const lab::VariantRecord& variant, const char* name) {
   return found == variant.metrics.end() ? "" : value(found->second.value);
 }
 
+// What all variants of an experiment at all its points are skipped for; absent where any of them ran.
+std::optional<std::string> wholly_skipped(const lab::ExperimentRecord& experiment) {
+  std::optional<std::string> why;
+  for (const lab::PointRecord& point : experiment.points)
+    for (const lab::VariantRecord& variant : point.variants) {
+      if (variant.status != Outcome::skipped) return std::nullopt;
+      const std::string text = verdict_text(point, variant);
+      if (why && *why != text) return std::nullopt;
+      why = text;
+    }
+  return why;
+}
+
 // An experiment without points still has one row: why.
 template <class F>
 void each_empty(const lab::RunRecord& run, F&& visit) {
@@ -80,12 +95,25 @@ Table result_table(const lab::RunRecord& run) {
                           {"of limit", true},
                           {"prediction"}},
               .rows    = {}};
-  each_variant(run, [&](const auto& experiment, const auto& point, const lab::VariantRecord& variant) {
-    table.rows.push_back({id_at(experiment, point), variant.id, interval(variant.time_ns),
-                          interval(variant.ratio), verdict_text(point, variant),
-                          variant.share_of_limit ? lab::share_text(*variant.share_of_limit) : "",
-                          prediction_text(variant)});
-  });
+  // Where a machine lacks what many experiments need, they share a row: what ran is what people came to read.
+  std::map<std::string, std::vector<std::string>> skipped;  // experiments by reason
+  for (const lab::ExperimentRecord& experiment : run.experiments) {
+    if (const auto why = wholly_skipped(experiment)) {
+      skipped[*why].push_back(experiment.id);
+      continue;
+    }
+    for (const lab::PointRecord& point : experiment.points)
+      for (const lab::VariantRecord& variant : point.variants)
+        table.rows.push_back({id_at(experiment, point), variant.id, interval(variant.time_ns),
+                              interval(variant.ratio), verdict_text(point, variant),
+                              variant.share_of_limit ? lab::share_text(*variant.share_of_limit) : "",
+                              prediction_text(variant)});
+  }
+  for (const auto& [why, experiments] : skipped) {
+    const std::string more =
+        experiments.size() == 1 ? "" : fmt::format(" and {} more", experiments.size() - 1);
+    table.rows.push_back({experiments.front() + more, "", "", "", why, "", ""});
+  }
   each_empty(run, [&](const lab::ExperimentRecord& experiment, std::string why) {
     table.rows.push_back({experiment.id, "", "", "", std::move(why), "", ""});
   });

@@ -36,6 +36,20 @@ std::string cell(const Table& table, size_t row, const std::string& column) {
   return "no column " + column;
 }
 
+TEST(ResultTable, ExperimentsSkippedWholeForOneReasonShareARow) {
+  lab::VariantRecord skipped{.id = "a", .status = Outcome::skipped};
+  skipped.skip             = lab::Skip{"needs_cuda", "a GPU"};
+  lab::VariantRecord other = skipped;
+  other.skip               = lab::Skip{"needs_memory", "1 TiB"};
+  const lab::PointRecord point{.variants = {skipped, skipped}}, mixed{.variants = {skipped, other}};
+  const Table table = result_table({.experiments = {{.id = "ch01/x", .points = {point, point}},
+                                                    {.id = "ch02/y", .points = {mixed}},
+                                                    {.id = "ch03/z", .points = {point}}}});
+  ASSERT_EQ(table.rows.size(), 3u);  // y's two, and one for x and z
+  EXPECT_EQ(cell(table, 2, "experiment"), "ch01/x and 1 more");
+  EXPECT_EQ(cell(table, 2, "verdict"), "skipped: needs_cuda: a GPU");
+}
+
 TEST(ResultTable, SaysWhatWasMeasuredAndWhatWasNot) {
   const Table table = result_table(run());
   ASSERT_EQ(table.rows.size(), 5u);

@@ -72,9 +72,7 @@ class GpuControl final : public Control {
         words_  = "page-locked copy from host to GPU";
         bytes_  = std::clamp<int64_t>(cost.link, 1 << 20, 256 << 20);
         target_ = make(bytes_);
-        host_.emplace();
-        pinned_ = host_->workspace<uint8_t>({bytes_}, Pages::huge);
-        device_.pin(pinned_.data(), bytes_);
+        source_ = host_.workspace<uint8_t>({bytes_}).data();
         break;
       }
       default:
@@ -88,7 +86,6 @@ class GpuControl final : public Control {
       while (took < kSampleNs / 2 && repeats_ < int64_t{1} << 40) took = once(repeats_ *= 2, true).ns;
   }
   ~GpuControl() override {
-    if (pinned_.data()) device_.unpin(pinned_.data());
     for (void* memory : memory_) device_.release(memory);
   }
 
@@ -129,7 +126,7 @@ class GpuControl final : public Control {
               work_ = kernels.shared_read(repeats * kFirstSteps, sink_, stream);
               break;
             case Limit::link:
-              device_.enqueue_to_device(target_, pinned_.data(), bytes_);
+              device_.enqueue_to_device(target_, source_, bytes_);
               work_ = static_cast<double>(bytes_);
               break;
             default:
@@ -152,8 +149,7 @@ class GpuControl final : public Control {
   int64_t line_ = 0, lines_ = 1;
   void *source_ = nullptr, *target_ = nullptr, *sink_ = nullptr;
   std::vector<void*> memory_;
-  std::optional<Arena> host_;
-  View<uint8_t, 1> pinned_;
+  Arena host_ = Arena::pinned(device_);
 };
 
 }  // namespace

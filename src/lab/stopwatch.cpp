@@ -81,6 +81,10 @@ class GpuStopwatch final : public Stopwatch {
     if (const auto found = machine::nvml_gpu(machine::gpu()->uuid)) nvml_ = *found;
   }
 
+  ~GpuStopwatch() override {
+    if (sink_) device_.release(sink_);
+  }
+
   Reading time(const VariantInfo& variant, ThreadPool&, const std::function<void()>& calls,
                bool first) override {
     measure::GpuClock::Sample sample;

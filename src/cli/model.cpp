@@ -10,11 +10,11 @@
 #include <optional>
 #include <string>
 
+#include "cli/model_roof.h"
 #include "cli/output.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
 #include "core/dtype.h"
-#include "machine/ceilings.h"
 #include "model/config.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
@@ -33,17 +33,11 @@ struct Inspected {
   model::Config config;
   model::Footprint footprint;
   model::Safetensors checkpoint;
-  model::Layout layout                   = model::Layout::hf_mxfp4;
-  std::optional<double> dram_bytes_per_s = {};  // where doctor has measured this machine
+  model::Layout layout          = model::Layout::hf_mxfp4;
+  std::optional<ModelRoof> roof = {};  // where doctor has measured this machine
 
   const model::TensorMap& tensors() const { return checkpoint.tensors(); }
 };
-
-template <class T>
-T value_or_usage_error(Result<T> result) {
-  if (!result) throw UsageError(result.error().message);
-  return std::move(result).value();
-}
 
 Inspected inspect(const std::filesystem::path& folder) {
   const model::Config config = value_or_usage_error(model::read_config(folder / "config.json"));
@@ -51,16 +45,8 @@ Inspected inspect(const std::filesystem::path& folder) {
                  .footprint  = model::footprint(config),
                  .checkpoint = value_or_usage_error(model::Safetensors::open(folder))};
   seen.layout = value_or_usage_error(model::find_weights(config, seen.checkpoint)).layout;
-  if (const auto ceilings = machine::read_ceilings(machine::ceilings_path()))
-    seen.dram_bytes_per_s =
-        machine::median_rate(machine::Level::dram, machine::Traffic::read, ceilings->threads, *ceilings);
+  seen.roof   = model_roof(seen.footprint);
   return seen;
-}
-
-// Weights alone, one sequence: what memory allows, whatever computes.
-std::optional<double> tokens_per_s(const Inspected& seen) {
-  if (!seen.dram_bytes_per_s || seen.footprint.bytes_read_by_token == 0) return std::nullopt;
-  return *seen.dram_bytes_per_s / static_cast<double>(seen.footprint.bytes_read_by_token);
 }
 
 std::string shape_text(const model::Tensor& tensor) {
@@ -98,7 +84,7 @@ json to_json(const Inspected& seen) {
               {"kv_window_bytes", f.kv_window_bytes},
               {"roof_tokens_per_s", nullptr},
               {"tensors", tensors}};
-  if (const auto roof = tokens_per_s(seen)) out["roof_tokens_per_s"] = *roof;
+  if (seen.roof) out["roof_tokens_per_s"] = seen.roof->tokens_per_s;
   return out;
 }
 
@@ -129,10 +115,9 @@ void print(const std::string& folder, const Inspected& seen) {
   fact("read for a token", megabytes(f.bytes_read_by_token) + " of weights, one sequence");
   fact("KV cache", fmt::format("{} a token, and {} for the windows", megabytes(f.kv_bytes_per_token),
                                megabytes(f.kv_window_bytes)));
-  if (const auto roof = tokens_per_s(seen))
+  if (seen.roof)
     fact("roof here",
-         fmt::format("{:.3g} tokens/s: the weights at the {:.1f} GB/s that doctor read from memory", *roof,
-                     *seen.dram_bytes_per_s * 1e-9));
+         fmt::format("{:.3g} tokens/s: the weights at {}", seen.roof->tokens_per_s, rate_text(*seen.roof)));
   else
     fact("roof here", "unknown: `fathom doctor` measures this machine's memory");
   std::map<std::string, std::pair<int64_t, int64_t>> of_dtype;  // tensors, bytes
@@ -152,6 +137,10 @@ void add_model(CLI::App& app, int& exit_code) {
   CLI::App& verb  = *app.add_subcommand("model", "Checkpoints of gpt-oss");
   CLI::App& about = *verb.add_subcommand("inspect", "What a checkpoint holds, and what a token costs");
   verb.require_subcommand(1);
+  add_model_eval(verb, exit_code);
+  add_model_make(verb, exit_code);
+  add_model_quantize(verb, exit_code);
+  add_model_tasks(verb, exit_code);
   about.add_option("folder", flags->folder, "With config.json and *.safetensors")->required();
   add_output_flags(about, flags->outputs);
   about.callback([flags, &exit_code] {

@@ -19,5 +19,15 @@ void add_diff(CLI::App& app, int& exit_code);
 void add_techniques(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
 void add_model(CLI::App& app, int& exit_code);
+void add_generate(CLI::App& app, int& exit_code);
+void add_chat(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+
+// Of `fathom model`.
+void add_model_eval(CLI::App& model_verb, int& exit_code);
+void add_model_make(CLI::App& model_verb, int& exit_code);
+void add_model_quantize(CLI::App& model_verb, int& exit_code);
+void add_model_tasks(CLI::App& model_verb, int& exit_code);
+void add_model_tokenize(CLI::App& model_verb, int& exit_code);
 
 }  // namespace fathom::cli

@@ -102,7 +102,7 @@ class Spellings {
 
 // The limits keep every count of parameters and bytes below 2^62.
 constexpr int64_t kMaxLayers = 1 << 10, kMaxExperts = 1 << 13, kMaxWidth = 1 << 17, kMaxVocab = 1 << 24;
-constexpr int64_t kMaxHeads = 1 << 12, kMaxHeadDim = 1 << 10, kMaxContext = 1 << 30;
+constexpr int64_t kMaxHeads = 1 << 10, kMaxHeadDim = 1 << 9, kMaxContext = 1 << 30;
 
 void expect_text(const Keys& keys, const std::string& key, const std::string& only) {
   const auto text = keys.text(key);

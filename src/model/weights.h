@@ -14,6 +14,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/view.h"
+#include "kernels/experts.h"
 #include "model/config.h"
 #include "model/safetensors.h"
 
@@ -23,14 +24,9 @@ enum class Layout { hf_mxfp4, hf_bf16, original };
 
 const char* name(Layout layout);
 
-// Blocks of 32 along `in`, G = in / 32: 16 bytes of E2M1 values each (core/fp4_blocks.h), and an E8M0 scale.
-struct Mxfp4Matrices {
-  View<const uint8_t, 4> blocks;  // [E, out, G, 16]
-  View<const uint8_t, 3> scales;  // [E, out, G], none of them 255, the NaN
-};
-
-using ExpertMatrices = std::variant<Mxfp4Matrices, View<const bf16, 3>>;
-using NormWeights    = std::variant<View<const bf16, 1>, View<const float, 1>>;
+using kernels::ExpertMatrices;  // bf16 ones of the hf_bf16 layout have strides {in out, 1, out}
+using kernels::Mxfp4Matrices;
+using NormWeights = std::variant<View<const bf16, 1>, View<const float, 1>>;
 
 struct LayerWeights {
   NormWeights attn_norm;        // [H]

@@ -1,0 +1,66 @@
+// fathom model make: a checkpoint with random weights.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cli/model_writing.h"
+#include "cli/usage.h"
+#include "cli/verbs.h"
+#include "core/cpus.h"
+#include "core/thread_pool.h"
+#include "model/make.h"
+
+namespace fathom::cli {
+namespace {
+
+const std::map<std::string, model::Shape> kShapes = {{"tiny", model::Shape::tiny},
+                                                     {"gpt-oss-20b", model::Shape::gpt_oss_20b},
+                                                     {"gpt-oss-120b", model::Shape::gpt_oss_120b}};
+
+struct MakeFlags {
+  std::string shape = "tiny";
+  model::MakeOptions options;
+  TargetFlags target;
+};
+
+void make(MakeFlags& flags) {
+  flags.options.shape = kShapes.at(flags.shape);
+  expect_room_for_model(flags.target);
+  const std::string& folder = flags.target.folder;
+  WritingProgress progress(folder + "/model.safetensors");
+  ThreadPool pool(host_threads());
+  const auto bytes = model::make_model(flags.options, folder, pool,
+                                       [&](int64_t done, int64_t total) { progress.show(done, total); });
+  progress.clear();
+  if (!bytes) throw UsageError(bytes.error().message);
+  fmt::print(
+      "{}: config.json and model.safetensors, {:.1f} MB in {}: shape {}, {}, random weights of seed {}\n",
+      folder, static_cast<double>(*bytes) * 1e-6, duration_text(progress.seconds()), flags.shape,
+      flags.options.bf16 ? "bf16" : "MXFP4", flags.options.seed);
+  fmt::print("It has no tokenizer: prompts go in as token ids.\n");
+}
+
+}  // namespace
+
+void add_model_make(CLI::App& model_verb, int& exit_code) {
+  auto flags = std::make_shared<MakeFlags>();
+  CLI::App& verb =
+      *model_verb.add_subcommand("make", "A checkpoint with random weights, to measure and to test");
+  add_target_flags(verb, flags->target);
+  verb.add_option("--shape", flags->shape, "tiny (default), gpt-oss-20b or gpt-oss-120b")
+      ->check(CLI::IsMember(kShapes).description(""));
+  verb.add_option("--layers", flags->options.layers, "In place of the shape's");
+  verb.add_option("--experts", flags->options.experts, "A layer, in place of the shape's");
+  verb.add_option("--vocab", flags->options.vocab, "Tokens, in place of the shape's");
+  verb.add_option("--seed", flags->options.seed, "Of the weights; default 0");
+  verb.add_flag("--bf16", flags->options.bf16, "Experts in BF16, as fine-tuning leaves them; default MXFP4");
+  verb.callback([flags, &exit_code] {
+    make(*flags);
+    exit_code = 0;
+  });
+}
+
+}  // namespace fathom::cli

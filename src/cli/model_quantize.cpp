@@ -1,0 +1,54 @@
+// fathom model quantize: a checkpoint's experts from BF16 to MXFP4.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/model_writing.h"
+#include "cli/usage.h"
+#include "cli/verbs.h"
+#include "core/cpus.h"
+#include "core/thread_pool.h"
+#include "model/quantize.h"
+
+namespace fathom::cli {
+namespace {
+
+struct QuantizeFlags {
+  std::string from;
+  TargetFlags target;
+};
+
+void quantize(const QuantizeFlags& flags) {
+  expect_room_for_model(flags.target);
+  WritingProgress progress(flags.target.folder + "/model.safetensors");
+  ThreadPool pool(host_threads());
+  const auto quantized =
+      model::quantize_model(flags.from, flags.target.folder, pool,
+                            [&](int64_t done, int64_t total) { progress.show(done, total); });
+  progress.clear();
+  if (!quantized) throw UsageError(quantized.error().message);
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
+  fmt::print("{}: {:.1f} MB of weights from {:.1f} MB in {}\n", flags.target.folder,
+             megabytes(quantized->bytes_written), megabytes(quantized->bytes_read),
+             duration_text(progress.seconds()));
+  fmt::print("  {:<14} {:.2f} % relative rms error\n", "gate_up_proj", 100 * quantized->gate_up_error);
+  fmt::print("  {:<14} {:.2f} %\n", "down_proj", 100 * quantized->down_error);
+}
+
+}  // namespace
+
+void add_model_quantize(CLI::App& model_verb, int& exit_code) {
+  auto flags = std::make_shared<QuantizeFlags>();
+  CLI::App& verb =
+      *model_verb.add_subcommand("quantize", "A checkpoint with its experts in MXFP4, from one in BF16");
+  verb.add_option("in", flags->from, "Folder with config.json and *.safetensors")->required();
+  add_target_flags(verb, flags->target);
+  verb.callback([flags, &exit_code] {
+    quantize(*flags);
+    exit_code = 0;
+  });
+}
+
+}  // namespace fathom::cli

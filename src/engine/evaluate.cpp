@@ -1,0 +1,122 @@
+#include "engine/evaluate.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "core/expect.h"
+#include "engine/static_batch.h"
+#include "model/harmony.h"
+
+namespace fathom::engine {
+namespace {
+
+using model::TokenId;
+
+constexpr int64_t kSequences = 64;   // answered together
+constexpr int64_t kContext   = 512;  // of each: an answer that is longer is wrong
+
+// Text of the final channel, all of it.
+std::string final_text(const model::Checkpoint& checkpoint, std::span<const TokenId> answer) {
+  model::HarmonyParser parser(*checkpoint.tokenizer, *checkpoint.harmony);
+  for (const TokenId id : answer) parser.add(id);
+  parser.finish();
+  std::string text;
+  for (const model::HarmonyMessage& message : parser.messages())
+    if (message.channel == "final") text += message.content;
+  return text;
+}
+
+Result<std::vector<TokenId>> prompt_of(const model::Checkpoint& checkpoint, const std::string& question) {
+  std::vector<model::HarmonyMessage> messages;
+  if (!checkpoint.system_prompt.empty())
+    messages.push_back({.role = "system", .content = checkpoint.system_prompt});
+  messages.push_back({.role = "user", .content = question});
+  auto prompt = model::render_harmony(*checkpoint.tokenizer, *checkpoint.harmony, messages);
+  if (prompt && static_cast<int64_t>(prompt->size()) >= kContext)
+    return Error{"the case '" + question + "' fills the context of an evaluation: make it shorter"};
+  return prompt;
+}
+
+}  // namespace
+
+double TaskScore::accuracy() const {
+  if (right.empty()) return 0;
+  return static_cast<double>(std::count(right.begin(), right.end(), true)) /
+         static_cast<double>(right.size());
+}
+
+double Evaluation::accuracy() const {
+  double right = 0, cases = 0;
+  for (const TaskScore& task : tasks) {
+    right += task.accuracy() * static_cast<double>(task.right.size());
+    cases += static_cast<double>(task.right.size());
+  }
+  return cases > 0 ? right / cases : 0;
+}
+
+double Evaluation::smallest_expert_share() const {
+  double smallest = 1;
+  for (const auto& layer : expert_load) {
+    const auto total = std::accumulate(layer.begin(), layer.end(), int64_t{0});
+    if (total == 0) continue;
+    const double even = static_cast<double>(total) / static_cast<double>(layer.size());
+    smallest = std::min(smallest, static_cast<double>(*std::min_element(layer.begin(), layer.end())) / even);
+  }
+  return smallest;
+}
+
+Result<Evaluation> evaluate(const model::Checkpoint& checkpoint, const model::TaskGrammar& grammar,
+                            int64_t count, uint64_t seed, ThreadPool& threads,
+                            const std::function<void(int64_t done, int64_t total)>& progress) {
+  if (!checkpoint.tokenizer || !checkpoint.harmony)
+    return Error{checkpoint.tensors.path() +
+                 ": an evaluation needs a tokenizer.json with harmony's control tokens beside it"};
+  Evaluation evaluation;
+  std::vector<std::vector<model::TaskCase>> cases;
+  int64_t total = 0, done = 0;
+  for (const model::Task& task : grammar.tasks()) {
+    if (!task.measured) continue;
+    auto held_out = model::held_out(task, count, seed);
+    if (!held_out) return held_out.error();
+    evaluation.tasks.push_back({.task = task.name});
+    cases.push_back(std::move(held_out).value());
+    total += count;
+  }
+  StaticBatch batch(checkpoint, kSequences, kContext, threads);
+  for (size_t t = 0; t < cases.size(); ++t)
+    for (size_t from = 0; from < cases[t].size(); from += kSequences) {
+      const auto piece =
+          std::span(cases[t]).subspan(from, std::min<size_t>(kSequences, cases[t].size() - from));
+      std::vector<std::vector<TokenId>> prompts;
+      for (const model::TaskCase& one : piece) {
+        auto prompt = prompt_of(checkpoint, one.prompt);
+        if (!prompt) return prompt.error();
+        evaluation.prompt_tokens += static_cast<int64_t>(prompt->size());
+        prompts.push_back(std::move(prompt).value());
+      }
+      const auto answers = batch.greedy(prompts);
+      for (size_t i = 0; i < piece.size(); ++i) {
+        evaluation.answer_tokens += static_cast<int64_t>(answers[i].size());
+        evaluation.tasks[t].right.push_back(final_text(checkpoint, answers[i]) == piece[i].answer);
+      }
+      done += static_cast<int64_t>(piece.size());
+      if (progress) progress(done, total);
+    }
+  const View<const int64_t, 2> load = batch.expert_load();
+  for (int64_t l = 0; l < load.extent(0); ++l)
+    evaluation.expert_load.emplace_back(&load(l, 0), &load(l, 0) + load.extent(1));
+  return evaluation;
+}
+
+Discordant discordant(const TaskScore& first, const TaskScore& second) {
+  FATHOM_EXPECT(first.right.size() == second.right.size(), "the two models have met different cases");
+  Discordant count;
+  for (size_t i = 0; i < first.right.size(); ++i) {
+    count.only_first += first.right[i] && !second.right[i];
+    count.only_second += !first.right[i] && second.right[i];
+  }
+  return count;
+}
+
+}  // namespace fathom::engine

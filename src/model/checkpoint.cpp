@@ -1,0 +1,95 @@
+#include "model/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "model/strict_json.h"
+
+namespace fathom::model {
+namespace {
+
+// The object of a small JSON file beside the weights; an empty one where there is no such file.
+Result<nlohmann::json> read_beside(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return nlohmann::json::object();
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  auto json = parse_strict_json(text);
+  if (!json) return Error{fmt::format("{}: {}: fetch the file again", file.string(), json.error().message)};
+  if (!json->is_object())
+    return Error{fmt::format("{}: it holds no JSON object: fetch the file again", file.string())};
+  return std::move(json).value();
+}
+
+Result<std::optional<Tokenizer>> read_tokenizer(const std::filesystem::path& file, const Config& config) {
+  if (!std::filesystem::exists(file)) return std::optional<Tokenizer>();
+  auto tokenizer = Tokenizer::load(file.string());
+  if (!tokenizer) return tokenizer.error();
+  if (tokenizer->vocab_size() > config.vocab_size)
+    return Error{
+        fmt::format("{}: it has ids up to {}, but the model's vocabulary ends at {}: use the "
+                    "tokenizer.json of this checkpoint",
+                    file.string(), tokenizer->vocab_size() - 1, config.vocab_size - 1)};
+  return std::optional<Tokenizer>(std::move(tokenizer).value());
+}
+
+// One id or a list of them under `eos_token_id`.
+Result<std::vector<TokenId>> read_eos(const nlohmann::json& generation, const std::filesystem::path& file,
+                                      const Config& config) {
+  if (!generation.contains("eos_token_id"))
+    return std::vector<TokenId>(config.eos_token_ids.begin(), config.eos_token_ids.end());
+  const nlohmann::json& eos = generation["eos_token_id"];
+  std::vector<TokenId> ids;
+  for (const nlohmann::json& id : eos.is_array() ? eos : nlohmann::json::array({eos})) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(config.vocab_size))
+      return Error{fmt::format("{}: 'eos_token_id' is {}, but ids are 0 to {}: fetch the file again",
+                               file.string(), id.dump(), config.vocab_size - 1)};
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+Result<std::string> read_system_prompt(const nlohmann::json& generation, const std::filesystem::path& file) {
+  const auto prompt = generation.find("system_prompt");
+  if (prompt == generation.end()) return std::string();
+  if (!prompt->is_string())
+    return Error{fmt::format("{}: 'system_prompt' is no text: fetch the file again", file.string())};
+  return prompt->get<std::string>();
+}
+
+}  // namespace
+
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder) {
+  auto config = read_config(folder / "config.json");
+  if (!config) return config.error();
+  auto tensors = Safetensors::open(folder);
+  if (!tensors) return tensors.error();
+  auto weights = find_weights(*config, *tensors);
+  if (!weights) return weights.error();
+  auto tokenizer = read_tokenizer(folder / "tokenizer.json", *config);
+  if (!tokenizer) return tokenizer.error();
+  const auto generation_file = folder / "generation_config.json";
+  const auto generation      = read_beside(generation_file);
+  if (!generation) return generation.error();
+  auto eos_ids = read_eos(*generation, generation_file, *config);
+  if (!eos_ids) return eos_ids.error();
+  auto system_prompt = read_system_prompt(*generation, generation_file);
+  if (!system_prompt) return system_prompt.error();
+
+  std::optional<HarmonyTokens> harmony;
+  if (*tokenizer)
+    if (const auto found = HarmonyTokens::find(**tokenizer)) harmony = *found;
+  return Checkpoint{.config        = std::move(config).value(),
+                    .tensors       = std::move(tensors).value(),
+                    .weights       = std::move(weights).value(),
+                    .tokenizer     = std::move(tokenizer).value(),
+                    .harmony       = harmony,
+                    .system_prompt = std::move(system_prompt).value(),
+                    .eos_ids       = std::move(eos_ids).value()};
+}
+
+}  // namespace fathom::model

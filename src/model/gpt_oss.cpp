@@ -1,0 +1,165 @@
+#include "model/gpt_oss.h"
+
+#include <algorithm>
+
+#include "core/expect.h"
+#include "core/thread_pool.h"
+#include "model/yarn.h"
+
+namespace fathom::model {
+namespace {
+
+using kernels::Output;
+
+Buffer<float> as_floats(const NormWeights& weights) {
+  return std::visit(
+      [](const auto& w) {
+        Buffer<float> floats(w.extent(0));
+        for (int64_t i = 0; i < w.extent(0); ++i) floats.data()[i] = static_cast<float>(w(i));
+        return floats;
+      },
+      weights);
+}
+
+// [E, out, in] with rows contiguous, as the ops want it, of a view that has the columns so.
+Buffer<bf16> transposed(View<const bf16, 3> from, ThreadPool& threads) {
+  const int64_t E = from.extent(0), out = from.extent(1), in = from.extent(2);
+  Buffer<bf16> to(from.size());
+  threads.parallel_for(E, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e)
+      for (int64_t o = 0; o < out; ++o)
+        for (int64_t i = 0; i < in; ++i) to.data()[(e * out + o) * in + i] = from(e, o, i);
+  });
+  return to;
+}
+
+}  // namespace
+
+GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int64_t max_rows,
+               int64_t max_logit_rows, ThreadPool& threads)
+    : config_(config),
+      weights_(weights),
+      ops_(ops),
+      norm_(as_floats(weights.norm)),
+      max_rows_(max_rows),
+      max_logit_rows_(max_logit_rows) {
+  const int64_t T = max_rows, H = config.hidden_size, Dh = config.head_dim;
+  const int64_t q = config.num_attention_heads * Dh, kv = config.num_key_value_heads * Dh;
+  x_              = Buffer<float>(T * H);
+  normed_         = Buffer<float>(T * H);
+  q_              = Buffer<float>(T * q);
+  k_              = Buffer<float>(T * kv);
+  v_              = Buffer<float>(T * kv);
+  attended_       = Buffer<float>(T * q);
+  rope_table_     = Buffer<float>(T * Dh);
+  router_logits_  = Buffer<float>(T * config.num_local_experts);
+  expert_weights_ = Buffer<float>(T * config.num_experts_per_tok);
+  expert_ids_     = Buffer<int32_t>(T * config.num_experts_per_tok);
+  expert_load_    = Buffer<int64_t>(config.num_hidden_layers * config.num_local_experts);
+  std::fill_n(expert_load_.data(), expert_load_.size(), 0);
+  gathered_ = Buffer<float>(max_logit_rows * H);
+  scratch_  = Buffer<std::byte>(ops.scratch_bytes({.rows         = std::max(max_rows, max_logit_rows),
+                                                   .hidden       = H,
+                                                   .intermediate = config.intermediate_size,
+                                                   .heads        = config.num_attention_heads,
+                                                   .head_dim     = Dh,
+                                                   .experts      = config.num_local_experts,
+                                                   .top_k        = config.num_experts_per_tok,
+                                                   .threads      = threads.threads()}));
+  on_       = {.threads = &threads, .scratch = scratch_.view()};
+
+  const RopeFrequencies rope = rope_frequencies(config.rope, Dh);
+  frequencies_               = Buffer<float>(Dh / 2);
+  std::copy(rope.of_pair.begin(), rope.of_pair.end(), frequencies_.data());
+  concentration_ = rope.concentration;
+
+  for (const LayerWeights& w : weights.layers) {
+    Layer& layer = layers_.emplace_back();
+    layer        = {.weights   = &w,
+                    .attn_norm = as_floats(w.attn_norm),
+                    .mlp_norm  = as_floats(w.mlp_norm),
+                    .experts   = {.mlp1      = w.mlp1,
+                                  .mlp1_bias = w.mlp1_bias,
+                                  .mlp2      = w.mlp2,
+                                  .mlp2_bias = w.mlp2_bias,
+                                  .limit     = static_cast<float>(config.swiglu_limit),
+                                  .alpha     = static_cast<float>(config.swiglu_alpha)}};
+    for (kernels::ExpertMatrices* matrices : {&layer.experts.mlp1, &layer.experts.mlp2}) {
+      auto* plain = std::get_if<View<const bf16, 3>>(matrices);
+      if (!plain || plain->contiguous()) continue;
+      layer.transposed.push_back(transposed(*plain, threads));
+      *plain = layer.transposed.back().as({plain->extent(0), plain->extent(1), plain->extent(2)});
+    }
+  }
+}
+
+void GptOss::forward(const Batch& batch, const KvCache& kv) {
+  const int64_t T = batch.tokens.extent(0);
+  FATHOM_EXPECT(T <= max_rows_, "a batch has more rows than the model was made for");
+  rows_              = T;
+  const auto x       = x_.as({T, config_.hidden_size});
+  const auto table   = rope_table_.as({T, config_.head_dim});
+  const auto turning = View<const float, 1>(frequencies_.view());
+  ops_.embedding(batch.tokens, weights_.embedding, x, on_);
+  ops_.rope_table(batch.rows.positions, turning, concentration_, table, on_);
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    attention(layers_[l], config_.layers[l], batch, kv.layer(static_cast<int64_t>(l)));
+    mlp(l, T);
+  }
+}
+
+// x += W_o attention(norm(x)) + b_o
+void GptOss::attention(const Layer& layer, Attention kind, const Batch& batch, const kernels::KvPages& kv) {
+  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size, Dh = config_.head_dim;
+  const int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
+  const LayerWeights& w = *layer.weights;
+  const auto x = x_.as({T, H}), normed = normed_.as({T, H});
+  const auto q = q_.as({T, heads, Dh}), k = k_.as({T, kv_heads, Dh}), v = v_.as({T, kv_heads, Dh});
+  const auto attended = attended_.as({T, heads, Dh});
+  const auto table    = rope_table_.as({T, Dh});
+
+  ops_.rmsnorm(x, layer.attn_norm.view(), config_.rms_norm_eps, normed, on_);
+  ops_.linear(normed, w.q, w.q_bias, Output::overwrite, q_.as({T, heads * Dh}), on_);
+  ops_.linear(normed, w.k, w.k_bias, Output::overwrite, k_.as({T, kv_heads * Dh}), on_);
+  ops_.linear(normed, w.v, w.v_bias, Output::overwrite, v_.as({T, kv_heads * Dh}), on_);
+  ops_.rope(q, table, on_);
+  ops_.rope(k, table, on_);
+
+  const bool sliding         = kind == Attention::sliding;
+  kernels::SequenceRows rows = batch.rows;
+  if (sliding) rows.pages = batch.window_pages;
+  ops_.kv_store(k, v, rows, kv, on_);
+  ops_.attention(q, kv, w.sinks, sliding ? config_.sliding_window : 0, rows, attended, on_);
+  ops_.linear(attended_.as({T, heads * Dh}), w.out, w.out_bias, Output::add, x, on_);
+}
+
+// x += experts(norm(x))
+void GptOss::mlp(size_t l, int64_t T) {
+  const Layer& layer = layers_[l];
+  const int64_t H = config_.hidden_size, E = config_.num_local_experts, top_k = config_.num_experts_per_tok;
+  const LayerWeights& w = *layer.weights;
+  const auto x = x_.as({T, H}), normed = normed_.as({T, H});
+  const auto router_logits = router_logits_.as({T, E});
+  const auto ids           = expert_ids_.as({T, top_k});
+  const auto weights       = expert_weights_.as({T, top_k});
+  ops_.rmsnorm(x, layer.mlp_norm.view(), config_.rms_norm_eps, normed, on_);
+  ops_.linear(normed, w.router, w.router_bias, Output::overwrite, router_logits, on_);
+  ops_.router(router_logits, ids, weights, on_);
+  int64_t* load = expert_load_.data() + static_cast<int64_t>(l) * E;
+  for (int64_t i = 0; i < T * top_k; ++i) ++load[ids.data()[i]];
+  ops_.experts(normed, ids, weights, layer.experts, x, on_);
+}
+
+void GptOss::logits(View<const int32_t, 1> rows, View<float, 2> logits) {
+  const int64_t R = rows.extent(0), H = config_.hidden_size;
+  FATHOM_EXPECT(R <= max_logit_rows_, "more rows of logits are wanted than the model was made for");
+  const auto gathered = gathered_.as({R, H});
+  for (int64_t r = 0; r < R; ++r) {
+    FATHOM_EXPECT(rows(r) >= 0 && rows(r) < rows_, "logits are wanted of a row that the batch did not have");
+    std::copy_n(x_.data() + rows(r) * H, H, &gathered(r, 0));
+  }
+  ops_.rmsnorm(gathered, norm_.view(), config_.rms_norm_eps, gathered, on_);
+  ops_.linear(gathered, weights_.unembedding, {}, Output::overwrite, logits, on_);
+}
+
+}  // namespace fathom::model

@@ -1,0 +1,219 @@
+#include "model/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <variant>
+
+#include "model/config.h"
+#include "model/make.h"
+#include "model/safetensors.h"
+#include "model/tiny_checkpoint.h"
+#include "model/weights.h"
+
+namespace fathom::model {
+namespace {
+
+namespace fs = std::filesystem;
+using Json   = nlohmann::json;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void make(const fs::path& folder, bool bf16, int64_t layers = 2) {
+  ThreadPool pool(1);
+  ASSERT_TRUE(make_model({.layers = layers, .seed = 7, .bf16 = bf16}, folder, pool));
+}
+
+Result<Quantized> quantise(const fs::path& from, const fs::path& to, int threads = 2) {
+  ThreadPool pool(threads);
+  return quantize_model(from, to, pool);
+}
+
+std::string refusal(const fs::path& from, const fs::path& to) {
+  const auto quantized = quantise(from, to);
+  return quantized ? "(accepted)" : quantized.error().message;
+}
+
+// The tensors of a file as tiny_checkpoint.h writes them, so that a test may change some.
+std::vector<RawTensor> raw_tensors(const fs::path& folder) {
+  const auto read = Safetensors::open(folder).value();
+  std::vector<RawTensor> raw;
+  for (const auto& [name, t] : read.tensors())
+    raw.push_back({name,
+                   t.dtype == DType::bf16 ? "BF16" : "U8",
+                   t.shape,
+                   {reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()}});
+  return raw;
+}
+
+void expect_same_tensors(const fs::path& a, const fs::path& b) {
+  const auto left = raw_tensors(a), right = raw_tensors(b);
+  ASSERT_EQ(left.size(), right.size());
+  for (size_t i = 0; i < left.size(); ++i) {
+    EXPECT_EQ(left[i].name, right[i].name);
+    EXPECT_EQ(left[i].dtype, right[i].dtype);
+    EXPECT_EQ(left[i].shape, right[i].shape);
+    EXPECT_TRUE(left[i].bytes == right[i].bytes) << left[i].name;
+  }
+}
+
+double nearest(double x, const std::array<double, 8>& magnitudes, double scale) {
+  double best = 0;
+  for (const double m : magnitudes)
+    if (std::fabs(std::fabs(x) - m * scale) < std::fabs(std::fabs(x) - best)) best = m * scale;
+  return best;
+}
+
+// Of all experts of one kind, in double, by the rule of the standard.
+double expected_error(const fs::path& folder, bool gate_up) {
+  const auto tensors = Safetensors::open(folder).value();
+  const auto weights = find_weights(read_config(folder / "config.json").value(), tensors).value();
+  double errors = 0, squares = 0;
+  for (const LayerWeights& layer : weights.layers) {
+    const auto& w = std::get<View<const bf16, 3>>(gate_up ? layer.mlp1 : layer.mlp2);
+    for (int64_t e = 0; e < w.extent(0); ++e)
+      for (int64_t o = 0; o < w.extent(1); ++o)
+        for (int64_t block = 0; block < w.extent(2); block += 32) {
+          double largest = 0;
+          for (int64_t i = block; i < block + 32; ++i)
+            largest = std::max(largest, std::fabs(static_cast<double>(static_cast<float>(w(e, o, i)))));
+          const double scale = std::exp2(std::floor(std::log2(largest)) - 2);
+          for (int64_t i = block; i < block + 32; ++i) {
+            const double x = static_cast<float>(w(e, o, i));
+            const double d = std::fabs(x) - nearest(x, {0, 0.5, 1, 1.5, 2, 3, 4, 6}, scale);
+            errors += d * d, squares += x * x;
+          }
+        }
+  }
+  return std::sqrt(errors / squares);
+}
+
+TEST(Quantize, GivesWhatMakeGivesInMxfp4) {
+  const TempFolder folder;
+  make(folder.path() / "bf16", true);
+  make(folder.path() / "mxfp4", false);
+  for (const int threads : {1, 3}) {
+    const auto quantized = quantise(folder.path() / "bf16", folder.path() / "out", threads);
+    ASSERT_TRUE(quantized) << quantized.error().message;
+    expect_same_tensors(folder.path() / "out", folder.path() / "mxfp4");
+    EXPECT_EQ(text_of(folder.path() / "out/config.json"), text_of(folder.path() / "mxfp4/config.json"));
+    EXPECT_EQ(quantized->bytes_read,
+              footprint(read_config(folder.path() / "bf16/config.json").value()).checkpoint_bytes);
+    EXPECT_EQ(quantized->bytes_written,
+              static_cast<int64_t>(fs::file_size(folder.path() / "out/model.safetensors")));
+    EXPECT_NEAR(quantized->gate_up_error, expected_error(folder.path() / "bf16", true), 1e-12);
+    EXPECT_NEAR(quantized->down_error, expected_error(folder.path() / "bf16", false), 1e-12);
+  }
+}
+
+TEST(Quantize, ReadsShardsAndCopiesWhatLiesBeside) {
+  const TempFolder folder;
+  const fs::path from = folder.path() / "bf16", to = folder.path() / "out";
+  make(from, true);
+  make(folder.path() / "mxfp4", false);
+  auto all = raw_tensors(from);
+  // A tensor that no config asks for, with an odd size and a type of its own.
+  all.push_back({"extra", "I32", {1, 3}, "twelve bytes"});
+  const std::vector<RawTensor> first(all.begin(), all.begin() + 5), rest(all.begin() + 5, all.end());
+  fs::remove(from / "model.safetensors");
+  write_file(from / "model-00000-of-00002.safetensors", safetensors_file(first));
+  write_file(from / "model-00001-of-00002.safetensors", safetensors_file(rest));
+  Json index;
+  for (const RawTensor& t : first) index["weight_map"][t.name] = "model-00000-of-00002.safetensors";
+  for (const RawTensor& t : rest) index["weight_map"][t.name] = "model-00001-of-00002.safetensors";
+  write_file(from / "model.safetensors.index.json", index.dump());
+  write_file(from / "tokenizer.json", "{\"any\": \"thing\"}\n");
+  write_file(from / "generation_config.json", "");
+  write_file(from / "README.md", "words");
+  fs::create_directory(from / "folder.json");
+
+  const auto quantized = quantise(from, to);
+  ASSERT_TRUE(quantized) << quantized.error().message;
+  const auto read = Safetensors::open(to).value();
+  const auto made = Safetensors::open(folder.path() / "mxfp4").value();
+  EXPECT_EQ(read.tensors().size(), made.tensors().size() + 1);
+  ASSERT_NE(read.find("extra"), nullptr);
+  EXPECT_EQ(read.find("extra")->dtype, DType::int32);
+  EXPECT_EQ(std::memcmp(read.find("extra")->bytes.data(), "twelve bytes", 12), 0);
+  for (const auto& [name, t] : made.tensors())
+    EXPECT_TRUE(std::ranges::equal(read.find(name)->bytes, t.bytes)) << name;
+  EXPECT_EQ(text_of(to / "tokenizer.json"), "{\"any\": \"thing\"}\n");
+  EXPECT_TRUE(fs::exists(to / "generation_config.json"));
+  EXPECT_FALSE(fs::exists(to / "model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(to / "README.md"));
+  EXPECT_FALSE(fs::exists(to / "folder.json"));
+}
+
+TEST(Quantize, KeepsWhatConfigSays) {
+  const TempFolder folder;
+  make(folder.path() / "bf16", true);
+  Json config    = Json::parse(text_of(folder.path() / "bf16/config.json"));
+  config["mine"] = {1, 2.5, nullptr};
+  write_file(folder.path() / "bf16/config.json", config.dump());
+  ASSERT_TRUE(quantise(folder.path() / "bf16", folder.path() / "out"));
+  Json written = Json::parse(text_of(folder.path() / "out/config.json"));
+  EXPECT_EQ(written["quantization_config"]["quant_method"], "mxfp4");
+  written.erase("quantization_config");
+  EXPECT_EQ(written, config);
+}
+
+TEST(Quantize, RefusesWithOneClearSentence) {
+  const TempFolder folder;
+  const fs::path bf16 = folder.path() / "bf16", mxfp4 = folder.path() / "mxfp4", to = folder.path() / "to";
+  make(bf16, true);
+  make(mxfp4, false);
+  EXPECT_NE(refusal(mxfp4, to).find("MXFP4 already"), std::string::npos) << refusal(mxfp4, to);
+  EXPECT_NE(refusal(bf16, bf16).find("another folder"), std::string::npos) << refusal(bf16, bf16);
+  EXPECT_NE(refusal(folder.path() / "none", to).find("config.json"), std::string::npos);
+
+  const auto tensors = raw_tensors(bf16);
+  for (const auto& [number, code] : {std::pair("inf", 0x7f80), {"nan", 0x7fc1}, {"-inf", 0xff80}}) {
+    auto spoilt = tensors;
+    for (RawTensor& t : spoilt)
+      if (t.name == "model.layers.1.mlp.experts.down_proj") {
+        const int64_t place = (3 * 96 + 95) * 64 + 17;  // of [E, in, out]: expert 3, input 95, output 17
+        t.bytes[static_cast<size_t>(2 * place)]     = static_cast<char>(code & 255);
+        t.bytes[static_cast<size_t>(2 * place + 1)] = static_cast<char>(code >> 8);
+      }
+    write_file(bf16 / "model.safetensors", safetensors_file(spoilt));
+    const std::string why = refusal(bf16, to);
+    EXPECT_NE(why.find("model.layers.1.mlp.experts.down_proj"), std::string::npos) << number << ": " << why;
+    EXPECT_NE(why.find("expert 3, output 17"), std::string::npos) << number << ": " << why;
+  }
+  write_file(bf16 / "model.safetensors", safetensors_file(tensors));
+
+  Json config                 = Json::parse(text_of(bf16 / "config.json"));
+  config["intermediate_size"] = 97;
+  write_file(bf16 / "config.json", config.dump());
+  EXPECT_NE(refusal(bf16, to).find("missing or do not fit"), std::string::npos) << refusal(bf16, to);
+  EXPECT_FALSE(fs::exists(to / "config.json"));
+  EXPECT_FALSE(fs::exists(to / "model.safetensors"));
+}
+
+// Widths that are no whole blocks can be BF16 but not MXFP4.
+TEST(Quantize, RefusesWidthsOfPartBlocks) {
+  const TempFolder folder;
+  make(folder.path(), true, 1);
+  Json config = Json::parse(text_of(folder.path() / "config.json"));
+  auto all    = raw_tensors(folder.path());
+  // Half the intermediate size: 48.
+  config["intermediate_size"] = 48;
+  for (RawTensor& t : all) {
+    const size_t axis = t.name.ends_with("down_proj") ? 1 : t.shape.size() - 1;
+    if (!t.name.ends_with("down_proj") && t.name.find("gate_up") == std::string::npos) continue;
+    t.shape[axis] /= 2;
+    t.bytes.resize(t.bytes.size() / 2);
+  }
+  write_file(folder.path() / "config.json", config.dump());
+  write_file(folder.path() / "model.safetensors", safetensors_file(all));
+  const std::string why = refusal(folder.path(), folder.path() / "to");
+  EXPECT_NE(why.find("'intermediate_size' is 48"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace fathom::model

@@ -1,0 +1,51 @@
+#include "model/yarn.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace fathom::model {
+namespace {
+
+// gpt-oss's own numbers, computed apart in 64 bits (specs/gpt-oss.md section 4).
+TEST(Yarn, GptOss) {
+  const RopeFrequencies rope = rope_frequencies(
+      {.theta = 150000, .factor = 32, .beta_fast = 32, .beta_slow = 1, .original_context = 4096}, 64);
+  ASSERT_EQ(rope.of_pair.size(), 32u);
+  EXPECT_FLOAT_EQ(rope.concentration, 1.3465735902799727f);
+  const struct {
+    size_t k;
+    double frequency;
+  } known[] = {{0, 1.0},
+               {1, 0.6890443058881633},
+               {8, 0.050813274815461475},
+               {9, 0.03170569618466377},
+               {12, 0.006794959489732219},
+               {16, 4.5648391949e-4},
+               {17, 1.2931870125e-4},
+               {18, 3.8308812374e-5},
+               {24, 4.0999784818e-6},
+               {31, 3.0235114281e-7}};
+  for (const auto& [k, frequency] : known) EXPECT_FLOAT_EQ(rope.of_pair[k], static_cast<float>(frequency));
+}
+
+TEST(Yarn, WithoutExtensionItIsPlainRope) {
+  const RopeFrequencies rope = rope_frequencies({.theta = 10000, .factor = 1, .original_context = 4096}, 8);
+  ASSERT_EQ(rope.of_pair.size(), 4u);
+  EXPECT_EQ(rope.concentration, 1);
+  for (size_t k = 0; k < 4; ++k)
+    EXPECT_FLOAT_EQ(rope.of_pair[k], static_cast<float>(std::pow(10.0, -static_cast<double>(k))));
+}
+
+// Rounded ends move the ramp: 8 and 18 here, so pair 8 turns at full speed and pair 18 at a 32nd.
+TEST(Yarn, TruncateRoundsTheRamp) {
+  Rope rope{.theta = 150000, .factor = 32, .beta_fast = 32, .beta_slow = 1, .original_context = 4096};
+  rope.truncate           = true;
+  const RopeFrequencies f = rope_frequencies(rope, 64);
+  EXPECT_FLOAT_EQ(f.of_pair[8], static_cast<float>(std::pow(150000.0, -8.0 / 32)));
+  EXPECT_FLOAT_EQ(f.of_pair[18], static_cast<float>(std::pow(150000.0, -18.0 / 32) / 32));
+  EXPECT_GT(f.of_pair[9], 0.9f * static_cast<float>(std::pow(150000.0, -9.0 / 32)));
+}
+
+}  // namespace
+}  // namespace fathom::model

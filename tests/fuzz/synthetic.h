@@ -1,0 +1,27 @@
+// The tokenizer of the targets that need one: 256 bytes, a few merges, harmony's control tokens.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "model/synthetic_tokenizer.h"
+#include "model/tokenizer.h"
+
+inline nlohmann::json synthetic_json() {
+  return fathom::model::synthetic_tokenizer({{"a", "n"},
+                                             {"an", "a"},
+                                             {"f", "i"},
+                                             {"fi", "n"},
+                                             {" ", "t"},
+                                             {"\xC3", "\xA9"},
+                                             {"\xF0", "\x9F"},
+                                             {"\xF0\x9F", "\x98"},
+                                             {"1", "2"}},
+                                            {"<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>",
+                                             "<|start|>", "<|end|>", "<|message|>", "<|call|>"});
+}
+
+inline const fathom::model::Tokenizer& synthetic() {
+  static const auto kTokenizer =
+      fathom::model::Tokenizer::parse(synthetic_json().dump(), "synthetic.json").value();
+  return kTokenizer;
+}

@@ -60,6 +60,8 @@ int main(int argc, char** argv) {
   add_techniques(app, exit_code);
   add_history(app, exit_code);
   add_model(app, exit_code);
+  add_generate(app, exit_code);
+  add_chat(app, exit_code);
   add_bench(app, exit_code);
   add_environment_variables(app);
   try {

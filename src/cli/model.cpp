@@ -141,6 +141,7 @@ void add_model(CLI::App& app, int& exit_code) {
   add_model_make(verb, exit_code);
   add_model_quantize(verb, exit_code);
   add_model_tasks(verb, exit_code);
+  add_model_tokenize(verb, exit_code);
   about.add_option("folder", flags->folder, "With config.json and *.safetensors")->required();
   add_output_flags(about, flags->outputs);
   about.callback([flags, &exit_code] {

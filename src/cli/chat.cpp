@@ -1,0 +1,246 @@
+// fathom chat: a conversation. Ctrl-C stops an answer, Ctrl-D or /exit ends the program.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/answering.h"
+#include "cli/bundled_model.h"
+#include "cli/usage.h"
+#include "cli/verbs.h"
+#include "core/expect.h"
+
+namespace fathom::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    "/new forgets the conversation, /exit or Ctrl-D ends; Ctrl-C stops an answer.";
+
+struct ChatFlags {
+  AnsweringFlags answering;
+  bool show_analysis = false;
+};
+
+// While it lives, Ctrl-C is something to ask for instead of the end of the program: whichever thread it comes
+// to, and whether before or during a wait for input.
+class Interrupts {
+ public:
+  Interrupts() {
+    event_                    = FATHOM_SYSTEM(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    struct sigaction remember = {};
+    remember.sa_handler       = [](int) {
+      const int error    = errno;
+      const uint64_t one = 1;
+      if (::write(event_, &one, sizeof one) == -1) errno = error;  // full: there is something to ask for
+    };
+    FATHOM_SYSTEM(sigaction(SIGINT, &remember, &before_));
+  }
+  ~Interrupts() {
+    sigaction(SIGINT, &before_, nullptr);
+    ::close(event_);
+  }
+  Interrupts(const Interrupts&)            = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  int event() const { return event_; }  // readable when there was a Ctrl-C
+  bool take() {                         // was there one since the last time?
+    uint64_t count = 0;
+    return ::read(event_, &count, sizeof count) == sizeof count;
+  }
+
+ private:
+  static inline int event_ = -1;  // the handler's
+  struct sigaction before_ = {};
+};
+
+// Lines of standard input, and Ctrl-C in between, which std::getline would not notice.
+class Lines {
+ public:
+  enum class Event { line, end, interrupted };
+
+  Event next(std::string& line, Interrupts* interrupts) {
+    while (true) {
+      if (const size_t end = read_.find('\n'); end != std::string::npos) {
+        line = read_.substr(0, end);
+        read_.erase(0, end + 1);
+        return Event::line;
+      }
+      pollfd sources[] = {{STDIN_FILENO, POLLIN, 0}, {interrupts ? interrupts->event() : -1, POLLIN, 0}};
+      if (::poll(sources, 2, -1) == -1 && errno != EINTR)
+        system_failed("poll(standard input)", errno, __FILE__, __LINE__);
+      if (interrupts && interrupts->take()) {
+        read_.clear();
+        return Event::interrupted;
+      }
+      if (sources[0].revents == 0) continue;
+      char bytes[4096];
+      const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
+      if (count == -1 && errno == EINTR) continue;
+      if (count == -1) system_failed("read(standard input)", errno, __FILE__, __LINE__);
+      if (count == 0) {
+        line = std::move(read_);
+        read_.clear();
+        return line.empty() ? Event::end : Event::line;
+      }
+      read_.append(bytes, static_cast<size_t>(count));
+    }
+  }
+
+ private:
+  std::string read_;
+};
+
+// The answer as it comes, analysis dim on a terminal and only where it is wanted.
+class AnswerPrinter {
+ public:
+  AnswerPrinter(bool show_analysis, bool colour) : show_analysis_(show_analysis), colour_(colour) {}
+
+  void print(const AnswerReader::Piece& piece) {
+    const bool final = piece.channel == "final";
+    if (piece.text.empty() || (!final && !show_analysis_)) return;
+    if (final == dim_ || !begun_) {
+      if (begun_) end();
+      if (!final && colour_) fmt::print("\x1b[2m");
+      begun_ = true;
+      dim_   = !final;
+    }
+    fmt::print("{}", piece.text);
+    std::fflush(stdout);
+  }
+
+  void end() {
+    if (begun_ && dim_ && colour_) fmt::print("\x1b[22m");
+    fmt::print("\n");
+    std::fflush(stdout);
+    begun_ = dim_ = false;
+  }
+
+ private:
+  bool show_analysis_, colour_;
+  bool begun_ = false, dim_ = false;
+};
+
+class Conversation {
+ public:
+  Conversation(const ChatFlags& flags, Answerer& answerer, Interrupts* interrupts)
+      : answerer_(answerer),
+        interrupts_(interrupts),
+        tokenizer_(tokenizer_of(answerer.checkpoint())),
+        tokens_(harmony_of(answerer.checkpoint())),
+        show_analysis_(flags.show_analysis),
+        messages_{system_message(answerer.checkpoint(), flags.answering.effort)} {}
+
+  void forget() { messages_.resize(1); }
+
+  // Asks, prints the answer and remembers both. Throws UsageError where it does not fit any more.
+  void ask(const std::string& question) {
+    const size_t before = messages_.size();
+    messages_.push_back({.role = "user", .content = question});
+    AnswerReader reader(answerer_.checkpoint(), true);
+    AnswerPrinter printer(show_analysis_, isatty(STDOUT_FILENO));
+    Answer answer;
+    try {
+      const auto prompt = value_or_usage_error(model::render_harmony(tokenizer_, tokens_, messages_));
+      answer = answerer_.answer(prompt, {.token = [&](model::TokenId id) { printer.print(reader.add(id)); },
+                                         .interrupted = [&] { return interrupts_ && interrupts_->take(); }});
+    } catch (const UsageError&) {
+      messages_.resize(before);
+      throw;
+    }
+    printer.print(reader.finish());
+    printer.end();
+    if (answer.finish_reason == "interrupted") fmt::print(stderr, "stopped; ");
+    if (answer.finish_reason == "length")
+      fmt::print(stderr, "cut short, --max-tokens or the context is at its end; ");
+    fmt::print(stderr, "{}\n", answerer_.speed_text(answer));
+    // A turn without a final message is no example to go on from.
+    if (reader.final_text().empty())
+      messages_.resize(before);
+    else
+      messages_.insert(messages_.end(), reader.messages().begin(), reader.messages().end());
+  }
+
+ private:
+  Answerer& answerer_;
+  Interrupts* interrupts_;  // null: none but the program's end
+  const model::Tokenizer& tokenizer_;
+  const model::HarmonyTokens& tokens_;
+  bool show_analysis_;
+  std::vector<model::HarmonyMessage> messages_;  // the system's first
+};
+
+int chat(const ChatFlags& flags) {
+  Answerer answerer(flags.answering,
+                    value_or_usage_error(engine::TextModel::open(
+                        model_folder(flags.answering.model),
+                        {.threads = flags.answering.threads, .max_context = flags.answering.context})));
+  const bool terminal = isatty(STDIN_FILENO);
+  std::optional<Interrupts> interrupts;
+  if (terminal) {
+    interrupts.emplace();
+    fmt::print("{}\n", kHelp);
+  }
+  Interrupts* const ctrl_c = interrupts ? &*interrupts : nullptr;
+  Conversation conversation(flags, answerer, ctrl_c);
+  Lines lines;
+  std::string line;
+  int exit_code     = 0;
+  bool asked_to_end = false;
+  while (true) {
+    if (terminal) fmt::print("> ");
+    std::fflush(stdout);
+    const auto event = lines.next(line, ctrl_c);
+    if (event == Lines::Event::interrupted && !asked_to_end) {
+      fmt::print("\nOnce more to end.\n");
+      asked_to_end = true;
+      continue;
+    }
+    if (event != Lines::Event::line) break;
+    asked_to_end     = false;
+    const auto first = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
+    if (first == std::string::npos) continue;
+    line = line.substr(first, last - first + 1);
+    if (line == "/exit") return exit_code;
+    if (line == "/new") {
+      conversation.forget();
+      continue;
+    }
+    if (line[0] == '/') {
+      fmt::print(stderr, "{}\n", kHelp);
+      continue;
+    }
+    try {
+      conversation.ask(line);
+    } catch (const UsageError& error) {
+      fmt::print(stderr, "{}; /new starts another conversation\n", error.what());
+      if (!terminal) exit_code = 5;  // lab/record.h: usage
+    }
+    if (ctrl_c) ctrl_c->take();  // one that came too late for the answer
+  }
+  if (terminal) fmt::print("\n");
+  return exit_code;
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, int& exit_code) {
+  auto flags     = std::make_shared<ChatFlags>();
+  CLI::App& verb = *app.add_subcommand("chat", "A conversation with a model; in a pipe, a question a line");
+  add_answering_flags(verb, flags->answering);
+  verb.add_flag("--show-analysis", flags->show_analysis, "Show what the model writes before its answer");
+  verb.callback([flags, &exit_code] { exit_code = chat(*flags); });
+}
+
+}  // namespace fathom::cli

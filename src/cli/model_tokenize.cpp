@@ -1,0 +1,64 @@
+// fathom model tokenize: the tokens of texts on standard input.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/usage.h"
+#include "cli/verbs.h"
+#include "model/tokenizer.h"
+
+namespace fathom::cli {
+namespace {
+
+using nlohmann::json;
+
+struct TokenizeFlags {
+  std::string folder;
+  bool json = false, added_tokens = false;
+};
+
+// A JSON string a line in, a list of ids a line out.
+void tokenize_lines(const model::Tokenizer& tokenizer, model::AddedTokens added) {
+  std::string line;
+  for (int64_t number = 1; std::getline(std::cin, line); ++number) {
+    const json text = json::parse(line, nullptr, false);
+    if (!text.is_string())
+      throw UsageError(
+          fmt::format("line {} of standard input is no JSON string, such as \"a text\"", number));
+    const auto ids = value_or_usage_error(tokenizer.encode(text.get_ref<const std::string&>(), added));
+    fmt::print("{}\n", json(ids).dump());
+  }
+}
+
+// All of the input is one text; a token a line.
+void tokenize_text(const model::Tokenizer& tokenizer, model::AddedTokens added) {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  for (const model::TokenId id : value_or_usage_error(tokenizer.encode(text, added)))
+    fmt::print("{:>7}  {}\n", id, json(tokenizer.decode({&id, 1})).dump());
+}
+
+}  // namespace
+
+void add_model_tokenize(CLI::App& model_verb, int& exit_code) {
+  auto flags     = std::make_shared<TokenizeFlags>();
+  CLI::App& verb = *model_verb.add_subcommand("tokenize", "The tokens of a text on standard input");
+  verb.add_option("folder", flags->folder, "With tokenizer.json")->required();
+  verb.add_flag("--json", flags->json, "A text a line, as JSON string; out comes a list of ids for each");
+  verb.add_flag("--added-tokens", flags->added_tokens,
+                "Take <|start|> and its like for tokens, not for text");
+  verb.callback([flags, &exit_code] {
+    const auto tokenizer =
+        value_or_usage_error(model::Tokenizer::load(std::filesystem::path(flags->folder) / "tokenizer.json"));
+    const auto added = flags->added_tokens ? model::AddedTokens::recognised : model::AddedTokens::as_text;
+    flags->json ? tokenize_lines(tokenizer, added) : tokenize_text(tokenizer, added);
+    exit_code = 0;
+  });
+}
+
+}  // namespace fathom::cli

@@ -174,6 +174,9 @@ class GenerateFromText(Folder):
         self.assertIn(question, "".join(shown["tokens"]))
         system = json.loads((BUNDLED / "generation_config.json").read_text())["system_prompt"]
         self.assertIn(system, "".join(shown["tokens"]))
+        self.assertNotIn("Current date", "".join(shown["tokens"]))
+        dated = self.json_of("--model", self.chatty, "--prompt", question, "--dry-run", "--current-date", "2031-02-03")
+        self.assertIn(system + "\nCurrent date: 2031-02-03", "".join(dated["tokens"]))
         made = self.json_of("--model", self.chatty, "--prompt", question, "--max-tokens", 5, "--ignore-eos")
         self.assertEqual(made["prompt_ids"], shown["prompt_ids"])
         self.assertEqual(len(made["output_ids"]), 5)
@@ -238,15 +241,22 @@ class Bundled(Folder):
 
     def test_a_pipe_is_a_conversation(self):
         first, second = self.QUESTIONS
-        answers, _ = self.answers(["", first, "/new", first, "/new", second, "/exit", "never asked"])
-        self.assertEqual(len(answers), 3, answers)
+        alone, after = (len(self.json_of("--prompt", question, "--dry-run")["prompt_ids"]) for question in (first, second))
+
+        def tokens_read(log):
+            return [int(line.split(" tokens read")[0].split()[-1]) for line in log.splitlines() if "tokens read" in line]
+
+        # What a prompt has in common with what went before is not read again: of the same one, all but its last token.
+        answers, log = self.answers(["", first, "/new", first, "/exit", "never asked"])
+        self.assertEqual(len(answers), 2, answers)
         self.assertEqual(answers[0], answers[1])
-        # With a first turn still there: what of the prompt is read already is not read again.
-        _, log = self.answers([first, second])
-        read = [int(line.split(" tokens read")[0].split()[-1]) for line in log.splitlines() if "tokens read" in line]
-        whole = len(self.json_of("--prompt", second, "--dry-run")["prompt_ids"])
-        self.assertEqual(len(read), 2, log)
-        self.assertLess(read[1], whole + 10)
+        self.assertEqual(tokens_read(log), [alone, 1])
+        # The first turn without its analysis, and the second question; the system message and the first are there.
+        answers, log = self.answers([first, second])
+        self.assertEqual(len(answers), 2, answers)
+        reading = tokens_read(log)
+        self.assertEqual(reading[0], alone)
+        self.assertTrue(1 < reading[1] < after, (reading, alone, after))
 
     def test_the_analysis_is_shown_to_who_asks(self):
         question = self.QUESTIONS[0]

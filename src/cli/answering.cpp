@@ -47,6 +47,7 @@ void add_answering_flags(CLI::App& verb, AnsweringFlags& flags) {
   verb.add_option("--reasoning-effort", flags.effort, "In gpt-oss's own system message")
       ->check(CLI::IsMember({"low", "medium", "high"}))
       ->capture_default_str();
+  verb.add_option("--current-date", flags.date, "For the system message, e.g. 2025-06-28; default: no date");
   verb.add_option("--context", flags.context, "Tokens that there is room for")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
@@ -55,10 +56,13 @@ void add_answering_flags(CLI::App& verb, AnsweringFlags& flags) {
       ->capture_default_str();
 }
 
-model::HarmonyMessage system_message(const model::Checkpoint& checkpoint, const std::string& effort) {
-  return {.role    = "system",
-          .content = checkpoint.system_prompt.empty() ? model::harmony_system_text(effort, "", false)
-                                                      : checkpoint.system_prompt};
+model::HarmonyMessage system_message(const model::Checkpoint& checkpoint, const AnsweringFlags& flags) {
+  std::string text = checkpoint.system_prompt;
+  if (text.empty())
+    text = model::harmony_system_text(flags.effort, flags.date, false);
+  else if (!flags.date.empty())
+    text += "\nCurrent date: " + flags.date;
+  return {.role = "system", .content = std::move(text)};
 }
 
 const model::Tokenizer& tokenizer_of(const model::Checkpoint& checkpoint) {

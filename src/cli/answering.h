@@ -24,13 +24,14 @@ struct AnsweringFlags {
   int64_t max_tokens = 512;
   bool ignore_eos    = false;
   std::string effort = "medium";
+  std::string date;  // "": the model is not told
   engine::SamplingParameters sampling{.temperature = 0};
 };
 
 void add_answering_flags(CLI::App& verb, AnsweringFlags& flags);
 
 // The checkpoint's own system message, or gpt-oss's.
-model::HarmonyMessage system_message(const model::Checkpoint& checkpoint, const std::string& effort);
+model::HarmonyMessage system_message(const model::Checkpoint& checkpoint, const AnsweringFlags& flags);
 
 // Throw UsageError with the way round, where the folder has no tokenizer, or none with harmony's tokens.
 const model::Tokenizer& tokenizer_of(const model::Checkpoint& checkpoint);

@@ -140,7 +140,7 @@ class Conversation {
         tokenizer_(tokenizer_of(answerer.checkpoint())),
         tokens_(harmony_of(answerer.checkpoint())),
         show_analysis_(flags.show_analysis),
-        messages_{system_message(answerer.checkpoint(), flags.answering.effort)} {}
+        messages_{system_message(answerer.checkpoint(), flags.answering)} {}
 
   void forget() { messages_.resize(1); }
 

@@ -47,7 +47,7 @@ std::vector<TokenId> prompt_ids(const GenerateFlags& flags, const model::Checkpo
   const model::Tokenizer& tokenizer = tokenizer_of(checkpoint);
   if (text.empty()) throw UsageError("the prompt is empty: ask something");
   if (flags.raw) return value_or_usage_error(tokenizer.encode(text, model::AddedTokens::recognised));
-  const model::HarmonyMessage messages[] = {system_message(checkpoint, flags.answering.effort),
+  const model::HarmonyMessage messages[] = {system_message(checkpoint, flags.answering),
                                             {.role = "user", .content = text}};
   return value_or_usage_error(model::render_harmony(tokenizer, harmony_of(checkpoint), messages));
 }

@@ -12,8 +12,8 @@ const Experiment<DecodeAttention> decode_attention{
     .limit = Limit::memory,
     // 4096 positions are 16.8 MB of keys and values, 32768 are 134 MB.
     .axes = {{"context", {32768, 4096}}},
-    // Around pages (64), and with one position.
-    .check_at = {{"context", {1, 2, 61, 63, 64, 65, 127, 128, 129, 300}}},
+    // Around pages (64), and with none.
+    .check_at = {{"context", {0, 1, 2, 61, 63, 64, 65, 127, 128, 129, 300}}},
     .variants =
         {
             {.id         = "head_by_head",

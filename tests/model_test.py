@@ -1,4 +1,5 @@
-"""`fathom model inspect` on a tiny checkpoint that this file writes, and on broken ones.
+"""`fathom model inspect` on a tiny checkpoint that this file writes, and on broken ones; `model make`, `quantize`, `tasks` and
+`eval`, and `bench latency`, each once as a user would.
 
 usage: model_test.py FATHOM
 """
@@ -118,6 +119,83 @@ class Inspect(unittest.TestCase):
     def test_a_config_of_another_model_is_refused(self):
         checkpoint(self.folder, config=dict(CONFIG, head_dim="sixteen"))
         self.refused("head_dim")
+
+
+def fathom(*args):
+    return subprocess.run([FATHOM, *map(str, args)], capture_output=True, text=True, timeout=120)
+
+
+class Made(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def done(self, *args):
+        result = fathom(*args)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def refused(self, word, *args):
+        result = fathom(*args)
+        self.assertEqual(result.returncode, 5, result.stderr)
+        self.assertIn(word, result.stderr)
+
+    def test_make_and_quantize_meet(self):
+        plain, quantised, packed = (self.folder / name for name in ("plain", "quantised", "packed"))
+        self.done("model", "make", "--shape", "tiny", "--seed", 3, "--bf16", plain)
+        self.done("model", "make", "--shape", "tiny", "--seed", 3, packed)
+        self.assertIn("relative rms error", self.done("model", "quantize", plain, quantised))
+        inspected = json.loads(self.done("model", "inspect", quantised, "--json"))
+        self.assertEqual(inspected["layout"], "hf_mxfp4")
+        answers = [json.loads(self.done("generate", "--model", model, "--prompt-ids", "5,6,7", "--ignore-eos", "--max-tokens", 9,
+                                        "--json"))["output_ids"] for model in (quantised, packed, plain)]
+        self.assertEqual(answers[0], answers[1])
+        self.assertNotEqual(answers[0], answers[2])
+
+        self.refused("--force", "model", "make", "--shape", "tiny", packed)
+        self.done("model", "make", "--shape", "tiny", "--force", packed)
+        self.refused("MXFP4", "model", "quantize", packed, self.folder / "again")
+
+    def test_bench_latency(self):
+        model = self.folder / "model"
+        self.done("model", "make", "--shape", "tiny", model)
+        text = self.done("bench", "latency", "--model", model, "--input-len", 20, "--output-len", 3, "--num-iters", 2, "--json")
+        seen = json.loads(text)
+        self.assertEqual((seen["schema"], seen["input_len"], seen["output_len"]), ("fathom.bench_latency/1", 20, 3))
+        for times in (seen["ttft_ms"], seen["tpot_ms"]):
+            self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
+        self.assertAlmostEqual(seen["decode_tokens_per_s"] * seen["tpot_ms"]["median"] / 1e3, 1)
+        self.assertAlmostEqual(seen["prefill_tokens_per_s"] * seen["ttft_ms"]["median"] / 1e3, 20)
+        self.refused("--input-len", "bench", "latency", "--model", model, "--input-len", 0)
+        self.refused("config.json", "bench", "latency", "--model", self.folder / "none")
+
+    def test_eval_counts_right_answers(self):
+        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+        seen = json.loads(self.done("model", "eval", tiny, "--grammar", tiny / "tasks.toml", "--count", 5, "--json"))
+        committed = json.loads((tiny / "eval.json").read_text())["model"]
+        self.assertEqual(seen["model"]["tasks"].keys(), committed["tasks"].keys())
+        self.assertGreater(seen["model"]["accuracy"], 0.9)
+        for task, score in committed["tasks"].items():  # what the issue that made it asked for
+            self.assertGreaterEqual(score["accuracy"], 0.95, task)
+        # Random weights know nothing.
+        lost = self.folder / "lost"
+        config = json.loads((tiny / "config.json").read_text())
+        self.done("model", "make", "--shape", "tiny", "--vocab", config["vocab_size"], lost)
+        for name in ("tokenizer.json", "generation_config.json"):
+            (lost / name).write_bytes((tiny / name).read_bytes())
+        seen = json.loads(self.done("model", "eval", lost, "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 2, "--json"))
+        self.assertEqual(seen["model"]["accuracy"], 0)
+        self.assertEqual(seen["discordant"]["addition"], {"only_model": 0, "only_against": 2})
+
+    def test_tasks_are_apart(self):
+        tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"
+        prompts = {split: {json.loads(line)["prompt"] for line in self.done(
+            "model", "tasks", "--grammar", tasks, "--split", split, "--count", 300).splitlines()} for split in ("train", "heldout")}
+        self.assertGreater(min(map(len, prompts.values())), 1000)
+        self.assertFalse(prompts["train"] & prompts["heldout"])
 
 
 unittest.main(verbosity=2)

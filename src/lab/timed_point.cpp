@@ -321,7 +321,7 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
 void TimedPoint::compare_fresh_with_repeated() {
   constexpr int kPairs         = 7;
   constexpr double kBudgetNs   = 0.4e9;
-  constexpr double kSuspicious = 1.5, kEvery = 1.2;
+  constexpr double kSuspicious = 1.5, kNearlyEvery = 1.2;
   if (calls_ == 1 && experiment_.cache != Cache::hot)
     return;  // every timed call gets values of its own anyway
   for (Entry& entry : entries_) {
@@ -343,8 +343,10 @@ void TimedPoint::compare_fresh_with_repeated() {
     entry.forget_samples();
     entry.checked = entry.elements = 0;  // these calls were checked, but no time of theirs is reported
     if (!entry.alive()) continue;
-    const bool every = std::all_of(ratios.begin(), ratios.end(), [](double r) { return r > kEvery; });
-    if (every && median_of(ratios) > kSuspicious)
+    // All but one: on a busy machine a repeated call can be interrupted too.
+    const auto slower =
+        std::count_if(ratios.begin(), ratios.end(), [](double r) { return r > kNearlyEvery; });
+    if (slower + 1 >= std::ssize(ratios) && median_of(ratios) > kSuspicious)
       entry.caught = Caught{
           Outcome::invalid, "fresh_inputs",
           fmt::format("a call on inputs seen before is {:.1f}x faster than on fresh ones: it remembers",

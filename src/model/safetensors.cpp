@@ -15,6 +15,7 @@
 #include <set>
 
 #include "core/expect.h"
+#include "model/safetensors_dtypes.h"
 #include "model/strict_json.h"
 
 namespace fathom::model {
@@ -24,18 +25,6 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kMaxRank     = 16;
-
-struct Format {
-  const char* name;
-  DType dtype;
-};
-constexpr Format kFormats[] = {
-    {"F64", DType::fp64},     {"F32", DType::fp32},         {"BF16", DType::bf16},
-    {"F16", DType::fp16},     {"F8_E5M2", DType::fp8_e5m2}, {"F8_E4M3", DType::fp8_e4m3},
-    {"F8_E8M0", DType::e8m0}, {"F4", DType::fp4_e2m1},      {"I64", DType::int64},
-    {"I32", DType::int32},    {"U32", DType::uint32},       {"I8", DType::int8},
-    {"U8", DType::uint8},
-};
 
 // Where a tensor lies in the data, and what its header says of it.
 struct Entry {
@@ -68,9 +57,9 @@ Result<Entry> read_entry(const std::string& name, const Json& json, uint64_t dat
   Entry entry{.name = &name, .dtype = {}, .shape = {}, .begin = 0, .end = 0};
   const Json& dtype = json["dtype"];
   if (!dtype.is_string()) return wrong("'dtype' is no string");
-  const auto format = std::find_if(std::begin(kFormats), std::end(kFormats),
-                                   [&](const Format& f) { return dtype == f.name; });
-  if (format == std::end(kFormats))
+  const auto format = std::find_if(std::begin(kSafetensorsDTypes), std::end(kSafetensorsDTypes),
+                                   [&](const SafetensorsDType& f) { return dtype == f.name; });
+  if (format == std::end(kSafetensorsDTypes))
     return wrong(fmt::format("dtype {} is none that is read here", in_quotes(dtype.get<std::string>())));
   entry.dtype = format->dtype;
 

@@ -9,6 +9,7 @@
 
 #include "core/expect.h"
 #include "model/new_file.h"
+#include "model/safetensors_dtypes.h"
 
 namespace fathom::model {
 namespace {
@@ -16,34 +17,8 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{4} << 20;  // of one thread: many to a file, few calls to the disk
 
 const char* format_name(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-      return "F64";
-    case DType::fp32:
-      return "F32";
-    case DType::bf16:
-      return "BF16";
-    case DType::fp16:
-      return "F16";
-    case DType::fp8_e5m2:
-      return "F8_E5M2";
-    case DType::fp8_e4m3:
-      return "F8_E4M3";
-    case DType::fp4_e2m1:
-      return "F4";
-    case DType::e8m0:
-      return "F8_E8M0";
-    case DType::int64:
-      return "I64";
-    case DType::int32:
-      return "I32";
-    case DType::uint32:
-      return "U32";
-    case DType::int8:
-      return "I8";
-    case DType::uint8:
-      return "U8";
-  }
+  for (const SafetensorsDType& known : kSafetensorsDTypes)
+    if (known.dtype == dtype) return known.name;
   contract_broken("dtype", "this is no DType", __FILE__, __LINE__);
 }
 

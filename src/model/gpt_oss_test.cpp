@@ -62,7 +62,8 @@ MakeOptions wide_options() {
 using Logits = std::vector<float>;
 
 // Sequences that share a model and a cache. Their pages lie interleaved and in falling order, those of the
-// sliding layers elsewhere again, so that a page taken for another shows.
+// sliding layers in rising order and of numbers that the others do not have, so that a page taken for another
+// shows.
 class Runner {
  public:
   Runner(const Checkpoint& checkpoint, const Ops& ops, int64_t context, int64_t sequences = 1,
@@ -71,7 +72,7 @@ class Runner {
         pages_((context + kPageSize - 1) / kPageSize),
         pool_(threads),
         model_(checkpoint.config, checkpoint.weights, ops, sequences * context, sequences * context, pool_),
-        kv_(checkpoint.config, pages_ * sequences, pages_ * sequences + 1, kPageSize),
+        kv_(checkpoint.config, 2 * pages_ * sequences + 1, pages_ * sequences + 1, kPageSize),
         lengths_(static_cast<size_t>(sequences)) {}
 
   // `pieces[s]` are the next tokens of sequence s; returns the logits of all of them, one after the other.
@@ -86,7 +87,7 @@ class Runner {
       first.push_back(static_cast<int32_t>(tokens.size()));
       for (int64_t p = 0; p < pages_; ++p) {
         const int64_t page = (pages_ - 1 - p) * S + static_cast<int64_t>(s);
-        full.push_back(static_cast<int32_t>(page));
+        full.push_back(static_cast<int32_t>(pages_ * S + 1 + page));
         window.push_back(static_cast<int32_t>(pages_ * S - page));
       }
     }

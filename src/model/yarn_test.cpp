@@ -37,14 +37,16 @@ TEST(Yarn, WithoutExtensionItIsPlainRope) {
     EXPECT_FLOAT_EQ(rope.of_pair[k], static_cast<float>(std::pow(10.0, -static_cast<double>(k))));
 }
 
-// Rounded ends move the ramp: 8 and 18 here, so pair 8 turns at full speed and pair 18 at a 32nd.
+// Rounded ends move the ramp to 8 and 18: pair 9 is a tenth up it and pair 17 nine tenths.
 TEST(Yarn, TruncateRoundsTheRamp) {
   Rope rope{.theta = 150000, .factor = 32, .beta_fast = 32, .beta_slow = 1, .original_context = 4096};
   rope.truncate           = true;
   const RopeFrequencies f = rope_frequencies(rope, 64);
-  EXPECT_FLOAT_EQ(f.of_pair[8], static_cast<float>(std::pow(150000.0, -8.0 / 32)));
-  EXPECT_FLOAT_EQ(f.of_pair[18], static_cast<float>(std::pow(150000.0, -18.0 / 32) / 32));
-  EXPECT_GT(f.of_pair[9], 0.9f * static_cast<float>(std::pow(150000.0, -9.0 / 32)));
+  const auto plain        = [](double k) { return std::pow(150000.0, -k / 32); };
+  EXPECT_FLOAT_EQ(f.of_pair[8], static_cast<float>(plain(8)));
+  EXPECT_FLOAT_EQ(f.of_pair[9], static_cast<float>(plain(9) * (0.9 + 0.1 / 32)));
+  EXPECT_FLOAT_EQ(f.of_pair[17], static_cast<float>(plain(17) * (0.1 + 0.9 / 32)));
+  EXPECT_FLOAT_EQ(f.of_pair[18], static_cast<float>(plain(18) / 32));
 }
 
 }  // namespace

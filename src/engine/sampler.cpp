@@ -47,7 +47,9 @@ Result<TokenId> most_likely(std::span<const float> logits) {
       most = logits[i];
       best = static_cast<TokenId>(i);
     }
-  if (best < 0) return Error{"no token may come next: every logit is -infinity; take back some logit bias"};
+  if (best < 0)
+    return Error{
+        "no token may come next: every logit is -infinity; take back some logit bias or restriction"};
   return best;
 }
 
@@ -94,14 +96,22 @@ Sampler::Sampler(int64_t vocab_size)
   candidates_.reserve(static_cast<size_t>(vocab_size));
 }
 
-std::span<const float> Sampler::penalized(std::span<const float> logits, const SamplingParameters& p,
-                                          std::span<const TokenId> prompt, std::span<const TokenId> output) {
-  const bool of_output = p.presence_penalty != 0 || p.frequency_penalty != 0;
-  const bool repeats   = p.repetition_penalty != 1;
-  if (!of_output && !repeats && p.logit_bias.empty()) return logits;
+std::span<const float> Sampler::changed(std::span<const float> logits, const SamplingParameters& p,
+                                        std::span<const TokenId> prompt, std::span<const TokenId> output,
+                                        const Restriction& restriction) {
+  const bool penalties = p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1;
+  if (!penalties && p.logit_bias.empty() && !restriction.constraint && restriction.forbidden.empty())
+    return logits;
   std::copy(logits.begin(), logits.end(), logits_.begin());
   for (const auto& [id, bias] : p.logit_bias) logits_[static_cast<size_t>(id)] += bias;
+  if (penalties) penalize(p, prompt, output);
+  for (const TokenId id : restriction.forbidden) logits_[static_cast<size_t>(id)] = -INFINITY;
+  if (restriction.constraint) restriction.constraint->restrict(logits_);
+  return logits_;
+}
 
+void Sampler::penalize(const SamplingParameters& p, std::span<const TokenId> prompt,
+                       std::span<const TokenId> output) {
   const auto repeat = [&](TokenId id) {
     float& logit = logits_[static_cast<size_t>(id)];
     logit = static_cast<float>(logit > 0 ? logit / p.repetition_penalty : logit * p.repetition_penalty);
@@ -123,7 +133,6 @@ std::span<const float> Sampler::penalized(std::span<const float> logits, const S
   }
   for (const auto& tokens : {prompt, output})
     for (const TokenId id : tokens) counts_[static_cast<size_t>(id)] = 0;
-  return logits_;
 }
 
 // The `count` largest ranks, in any order. What passes the bar so far is collected, and the bar raised when
@@ -220,18 +229,19 @@ TokenId Sampler::draw(std::span<const float> logits, const SamplingParameters& p
 }
 
 Result<Sampled> Sampler::sample(std::span<const float> logits, const SamplingParameters& p,
-                                std::span<const TokenId> prompt, std::span<const TokenId> output) {
+                                std::span<const TokenId> prompt, std::span<const TokenId> output,
+                                const Restriction& restriction) {
   FATHOM_EXPECT(logits.size() == logits_.size(), "as many logits as the vocabulary has tokens");
   const auto raw_most = most_likely(logits);
   if (!raw_most) return raw_most.error();
 
-  const auto changed = penalized(logits, p, prompt, output);
-  const auto most    = changed.data() == logits.data() ? raw_most : most_likely(changed);
+  const auto now  = changed(logits, p, prompt, output, restriction);
+  const auto most = now.data() == logits.data() ? raw_most : most_likely(now);
   if (!most) return most.error();
   Sampled sampled{.id = *most};
   if (p.temperature > 0)
-    sampled.id = draw(changed, p, changed[static_cast<size_t>(*most)],
-                      static_cast<int64_t>(prompt.size() + output.size()));
+    sampled.id =
+        draw(now, p, now[static_cast<size_t>(*most)], static_cast<int64_t>(prompt.size() + output.size()));
 
   if (p.logprobs) {
     const double sum   = log_of_sum(logits, logits[static_cast<size_t>(*raw_most)]);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "engine/constraint.h"
 #include "model/tokenizer.h"
 
 namespace fathom::engine {
@@ -48,6 +49,13 @@ struct Sampled {
   std::vector<TokenLogprob> top;  // the likeliest first, the lower id first where they are equal
 };
 
+// What may not come next, after bias and penalties and before the choice. Reported log-probabilities know
+// nothing of it.
+struct Restriction {
+  Constraint* constraint                    = nullptr;
+  std::span<const model::TokenId> forbidden = {};
+};
+
 class Sampler {
  public:
   explicit Sampler(int64_t vocab_size);
@@ -56,7 +64,8 @@ class Sampler {
   // where a logit is NaN or +infinity, or all are -infinity: no distribution. Without logprobs nothing is
   // allocated.
   Result<Sampled> sample(std::span<const float> logits, const SamplingParameters& parameters,
-                         std::span<const model::TokenId> prompt, std::span<const model::TokenId> output);
+                         std::span<const model::TokenId> prompt, std::span<const model::TokenId> output,
+                         const Restriction& restriction = {});
 
  private:
   // A token and its logit as one number: the larger, the likelier, then the lower id. Every filter keeps
@@ -67,9 +76,12 @@ class Sampler {
     double weight;  // of the most likely: 1
   };
 
-  std::span<const float> penalized(std::span<const float> logits, const SamplingParameters& parameters,
-                                   std::span<const model::TokenId> prompt,
-                                   std::span<const model::TokenId> output);
+  // The logits as they are, or changed in logits_.
+  std::span<const float> changed(std::span<const float> logits, const SamplingParameters& parameters,
+                                 std::span<const model::TokenId> prompt,
+                                 std::span<const model::TokenId> output, const Restriction& restriction);
+  void penalize(const SamplingParameters& parameters, std::span<const model::TokenId> prompt,
+                std::span<const model::TokenId> output);
   std::span<Rank> largest(std::span<const float> logits, int64_t count);
   void keep_from(std::span<const float> logits, Rank from, float most, double temperature, double min_weight);
   Rank nucleus(std::span<const float> logits, double top_p);

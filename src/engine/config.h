@@ -1,0 +1,48 @@
+// What an engine may use, and which of its features are on.
+#pragma once
+
+#include <cstdint>
+
+namespace fathom::engine {
+
+struct EngineConfig {
+  int threads           = 0;      // 0: one for each CPU that this process may use
+  int64_t max_context   = 4096;   // tokens of a sequence, prompt and answer
+  int64_t max_sequences = 64;     // running at once
+  int64_t kv_tokens     = 32768;  // tokens whose keys and values fit, of all sequences together
+  int64_t page_size     = 16;     // tokens
+  int64_t step_tokens   = 512;    // rows of a step, at most; more where prompts are not cut
+
+  // Requests beyond these are refused: waiting ones, and the tokens of their prompts.
+  int64_t max_queued_requests = 512, max_queued_tokens = int64_t{1} << 20;
+
+  // Requests join and leave at every step. Off: batches of static_batch in order of arrival; whoever has
+  // finished is left out of the steps that follow, and nobody joins before all have.
+  bool continuous_batching = true;
+  int64_t static_batch     = 8;
+  // Pages are taken when they are needed, and those behind a window given back. Off: a request takes the
+  // pages of a whole context when it starts.
+  bool paged_kv = true;
+  // What requests have in common at their beginning is computed once, as long as its pages last.
+  bool prefix_cache = true;
+  // Prompts are read in pieces that fit in a step, beside everybody's next token. Off: whole.
+  bool chunked_prefill = true;
+  // The next step is scheduled while this one runs.
+  bool async_scheduling = true;
+  // Tokens drafted from what the sequence has said before, and verified all in one step; 0: none. The answer
+  // is the same. Drafts need the last token, so steps are then scheduled one after the other.
+  int64_t draft_tokens = 0;
+  // Drafting pauses while more sequences than this run: their steps are no longer bound by memory.
+  int64_t draft_sequences = 4;
+
+  // All features off: an honest plain engine, to compare with.
+  static EngineConfig baseline() {
+    return {.continuous_batching = false,
+            .paged_kv            = false,
+            .prefix_cache        = false,
+            .chunked_prefill     = false,
+            .async_scheduling    = false};
+  }
+};
+
+}  // namespace fathom::engine

@@ -1,0 +1,95 @@
+// The engine: requests in, tokens out, all of them in one step at a time (docs/design.md section 5). Its
+// thread schedules, a ModelRunner computes, listeners are told.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "engine/block_manager.h"
+#include "engine/config.h"
+#include "engine/generator.h"
+#include "engine/model_runner.h"
+#include "engine/scheduler.h"
+#include "model/checkpoint.h"
+
+namespace fathom::engine {
+
+class Engine final : public Generator {
+ public:
+  // Errors: of the folder, or of a configuration that makes no sense with its model.
+  static Result<std::unique_ptr<Engine>> open(const std::filesystem::path& folder,
+                                              const EngineConfig& config);
+  // `checkpoint` must outlive it.
+  static Result<std::unique_ptr<Engine>> start(const model::Checkpoint& checkpoint,
+                                               const EngineConfig& config);
+  // Ends what is left as cancelled.
+  ~Engine() override;
+
+  std::variant<RequestId, Refusal> submit(Request request, Listener listener) override;
+  void cancel(RequestId id) override;
+  GeneratorStats stats() const override;
+  int64_t max_context() const override { return config_.max_context; }
+  bool drain(std::chrono::nanoseconds timeout) override;
+
+  const model::Checkpoint& checkpoint() const { return checkpoint_; }
+  const EngineConfig& config() const { return config_; }
+  int threads() const { return runner_.threads(); }
+
+ private:
+  // What to tell one listener, once the next step is on its way.
+  struct Note {
+    Sequence* sequence;
+    std::unique_ptr<Sequence> finished;  // the same, where it has ended
+    std::vector<Sampled> tokens;
+    std::optional<FinishReason> reason;
+    std::string error;
+  };
+
+  Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
+         const EngineConfig& config);
+
+  std::optional<Refusal> refusal(const Request& request) const;
+  void loop();
+  bool take_inbox(bool in_flight);
+  void land(StepPlan& flown, std::vector<StepOutput> outputs);
+  void land(const StepEntry& entry, StepOutput& output);
+  void end_cancelled();
+  void end(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {}, std::string error = {});
+  void tell();
+  void count(const StepPlan& plan);
+
+  const std::unique_ptr<const model::Checkpoint> owned_;
+  const model::Checkpoint& checkpoint_;
+  const EngineConfig config_;
+  BlockManager blocks_;
+  Scheduler scheduler_;
+  ModelRunner runner_;
+
+  // Of the engine's thread.
+  std::unordered_map<RequestId, Sequence*> sequences_;
+  std::vector<RequestId> cancels_;
+  std::vector<Note> notes_;
+  GeneratorStats counted_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Under mutex_.
+  std::vector<std::unique_ptr<Sequence>> inbox_;
+  std::vector<RequestId> cancel_inbox_;
+  GeneratorStats stats_;  // a copy of counted_, once a step
+  int64_t unfinished_ = 0, queued_ = 0, queued_tokens_ = 0;
+  RequestId next_id_ = 1;
+  bool draining_ = false, ending_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace fathom::engine

@@ -1,0 +1,481 @@
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/text_model.h"
+#include "model/make.h"
+#include "model/tiny_checkpoint.h"
+
+namespace fathom::engine {
+namespace {
+
+using model::TokenId;
+using namespace std::chrono_literals;
+
+// What listeners are told, and a wait for the end of all of it.
+class Answers {
+ public:
+  struct Answer {
+    std::vector<Sampled> tokens;
+    std::optional<FinishReason> finish;
+    std::string error;
+    int64_t cached_tokens = 0, drafted = 0, accepted = 0, calls = 0;
+    RequestTimes times;
+
+    std::vector<TokenId> ids() const {
+      std::vector<TokenId> ids;
+      for (const Sampled& token : tokens) ids.push_back(token.id);
+      return ids;
+    }
+  };
+
+  Listener listener(int number) {
+    return [this, number](const Progress& progress) {
+      const std::lock_guard lock(mutex_);
+      Answer& answer = answers_[number];
+      EXPECT_FALSE(answer.finish) << "told something after the end";
+      ++answer.calls;
+      answer.tokens.insert(answer.tokens.end(), progress.tokens.begin(), progress.tokens.end());
+      answer.cached_tokens = progress.cached_tokens;
+      answer.drafted = progress.drafted, answer.accepted = progress.accepted;
+      answer.finish = progress.finish;
+      answer.error  = progress.error;
+      if (progress.times) answer.times = *progress.times;
+      changed_.notify_all();
+    };
+  }
+
+  // False where it does not come about in a minute.
+  bool wait_until(const std::function<bool(const std::map<int, Answer>&)>& done) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 60s, [&] { return done(answers_); });
+  }
+  bool wait_for_ends(size_t count) {
+    return wait_until([&](const auto& answers) {
+      return std::count_if(answers.begin(), answers.end(), [](const auto& a) { return a.second.finish; }) ==
+             static_cast<int64_t>(count);
+    });
+  }
+  Answer of(int number) {
+    const std::lock_guard lock(mutex_);
+    return answers_[number];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Answer> answers_;
+};
+
+// What a test asks: Request can't be copied.
+struct Question {
+  std::vector<TokenId> prompt;
+  int64_t max_tokens = 0;
+  SamplingParameters sampling{.temperature = 0};
+  std::vector<TokenId> stop_ids = {};
+  int64_t min_tokens            = 0;
+  int priority                  = 0;
+
+  Request request() const {
+    return {.prompt     = prompt,
+            .sampling   = sampling,
+            .max_tokens = max_tokens,
+            .min_tokens = min_tokens,
+            .stop_ids   = stop_ids,
+            .priority   = priority};
+  }
+};
+
+class Engines : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new model::TempFolder;
+    ThreadPool pool(2);
+    ASSERT_TRUE(model::make_model({.shape = model::Shape::tiny, .seed = 3}, folder_->path(), pool));
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  static std::unique_ptr<Engine> engine(const EngineConfig& config) {
+    auto opened = Engine::open(folder_->path(), config);
+    EXPECT_TRUE(opened) << opened.error().message;
+    return std::move(opened).value();
+  }
+
+  // One token after the other, nothing else in the machine.
+  static std::vector<TokenId> alone(const Question& question) {
+    TextModel model = TextModel::open(folder_->path(), {.threads = 1, .max_context = 256}).value();
+    Sampler sampler(384);
+    std::vector<TokenId> answer;
+    auto logits = model.append(question.prompt);
+    for (;;) {
+      Restriction restriction;
+      if (static_cast<int64_t>(answer.size()) < question.min_tokens)
+        restriction.forbidden = question.stop_ids;
+      answer.push_back(
+          sampler.sample(logits, question.sampling, question.prompt, answer, restriction).value().id);
+      const auto& stops = question.stop_ids;
+      if (std::find(stops.begin(), stops.end(), answer.back()) != stops.end() ||
+          static_cast<int64_t>(answer.size()) == question.max_tokens)
+        return answer;
+      logits = model.append(std::span(answer).last(1));
+    }
+  }
+
+  static std::vector<Question> questions() {
+    std::vector<Question> all;
+    for (int q = 0; q < 14; ++q) {
+      Question& question = all.emplace_back();
+      const int length =
+          std::vector{1, 2, 15, 16, 17, 33, 60, 90, 5, 40, 41, 64, 3, 70}[static_cast<size_t>(q)];
+      // Half of them begin alike, and two are the same.
+      const int kind = q == 13 ? 7 : q;
+      for (int t = 0; t < length; ++t)
+        question.prompt.push_back(q % 2 == 1 && t < 50 ? (t * 13 + 5) % 384 : (t * t + kind * t + 3) % 384);
+      question.max_tokens = 4 + (q * 11) % 50;
+      if (q % 3 == 1)
+        question.sampling = {.temperature = 1.0, .top_p = 0.9, .seed = static_cast<uint64_t>(q)};
+      if (q % 5 == 2) question.sampling.repetition_penalty = 1.2;
+      if (q % 4 == 3) question.priority = 1;
+    }
+    // These repeat themselves, the second one not always.
+    all[2].sampling.logit_bias = {{11, 100.0f}};
+    all[4].sampling            = {.temperature = 1, .logit_bias = {{11, 52.0f}, {12, 50.0f}}, .seed = 5};
+    all[0].stop_ids            = {alone(all[0])[2]};
+    all[9].stop_ids = {alone(all[9])[1]}, all[9].min_tokens = 5;
+    return all;
+  }
+
+  static void expect_same_answers(const EngineConfig& config, const std::vector<Question>& asked,
+                                  const std::vector<std::vector<TokenId>>& expected, GeneratorStats* stats) {
+    auto running = engine(config);
+    Answers answers;
+    for (size_t q = 0; q < asked.size(); ++q) {
+      ASSERT_TRUE(std::holds_alternative<RequestId>(
+          running->submit(asked[q].request(), answers.listener(static_cast<int>(q)))));
+      // Some come early, so that others find what they left behind.
+      if (q == 9) {
+        ASSERT_TRUE(answers.wait_until([](const auto& told) { return told.size() > 5; }));
+      }
+    }
+    ASSERT_TRUE(answers.wait_for_ends(asked.size()));
+    for (size_t q = 0; q < asked.size(); ++q)
+      EXPECT_EQ(answers.of(static_cast<int>(q)).ids(), expected[q]) << "request " << q;
+    ASSERT_TRUE(running->drain(60s));
+    *stats = running->stats();
+    EXPECT_EQ(stats->pages_in_use, 0);
+    EXPECT_EQ(stats->running + stats->waiting, 0);
+    int64_t prompt = 0, generated = 0;
+    for (size_t q = 0; q < asked.size(); ++q)
+      prompt += static_cast<int64_t>(asked[q].prompt.size()),
+          generated += static_cast<int64_t>(expected[q].size());
+    EXPECT_EQ(stats->prompt_tokens, prompt);
+    EXPECT_EQ(stats->generated_tokens, generated);
+  }
+
+  static model::TempFolder* folder_;
+};
+
+model::TempFolder* Engines::folder_ = nullptr;
+
+TEST_F(Engines, AnswerTheSameWhateverIsOn) {
+  const std::vector<Question> asked = questions();
+  std::vector<std::vector<TokenId>> expected;
+  for (const Question& question : asked) expected.push_back(alone(question));
+  EXPECT_EQ(expected[0].size(), 3u);
+  EXPECT_GE(expected[9].size(), 6u);
+
+  const EngineConfig all{.threads = 2, .max_context = 160, .kv_tokens = 4096};
+  std::map<std::string, EngineConfig> configs;
+  configs["all on"]                      = all;
+  configs["baseline"]                    = EngineConfig::baseline();
+  configs["baseline"].max_context        = 160;
+  configs["one thread"]                  = all;
+  configs["one thread"].threads          = 1;
+  configs["three threads"]               = all;
+  configs["three threads"].threads       = 3;
+  configs["one at a time"]               = all;
+  configs["one at a time"].max_sequences = 1;
+  configs["small pieces"]                = all;
+  configs["small pieces"].step_tokens    = 7;
+  configs["pages of 3"]                  = all;
+  configs["pages of 3"].page_size        = 3;
+  configs["no async"]                    = all;
+  configs["no async"].async_scheduling   = false;
+  configs["few pages"]                   = all;
+  configs["few pages"].kv_tokens         = 176;
+  for (const int64_t drafts : {1, 3, 15}) {
+    EngineConfig& c   = configs["drafts of " + std::to_string(drafts)];
+    c                 = all;
+    c.draft_tokens    = drafts;
+    c.draft_sequences = 20;
+  }
+  configs["drafts, few pages, small pieces"]             = configs["drafts of 3"];
+  configs["drafts, few pages, small pieces"].kv_tokens   = 176;
+  configs["drafts, few pages, small pieces"].step_tokens = 5;
+
+  std::map<std::string, GeneratorStats> stats;
+  for (const auto& [name, config] : configs) {
+    SCOPED_TRACE(name);
+    expect_same_answers(config, asked, expected, &stats[name]);
+  }
+  // Each did what it is there for.
+  EXPECT_GT(stats["all on"].prefix_hit_tokens, 0);
+  EXPECT_EQ(stats["baseline"].prefix_hit_tokens, 0);
+  EXPECT_GT(stats["few pages"].preemptions, 0);
+  EXPECT_GT(stats["small pieces"].steps, stats["all on"].steps);
+  EXPECT_GT(stats["drafts of 3"].accepted_tokens, 0);
+  EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
+}
+
+// A token drawn where a draft stands has the model's distribution: chi-squared over 4,000 seeds, against
+// probabilities worked out here.
+TEST_F(Engines, DraftsDoNotChangeTheDistribution) {
+  // After 8 and 9 came 7, so that 7 is drafted once 9 has been chosen, which the bias sees to.
+  const std::vector<TokenId> prompt = {8, 9, 7, 5, 8};
+  const std::map<TokenId, float> bias{{9, 52.0f}, {7, 51.0f}, {6, 51.2f}, {3, 50.5f}};
+  const auto probabilities = [&](std::span<const float> logits) {
+    std::map<TokenId, double> p;
+    double sum = 0;
+    for (const auto& [id, b] : bias)
+      sum += p[id] = std::exp(static_cast<double>(logits[static_cast<size_t>(id)]) + b - 50);
+    for (auto& [id, value] : p) value /= sum;
+    return p;
+  };
+  TextModel model             = TextModel::open(folder_->path(), {.threads = 1, .max_context = 64}).value();
+  std::vector<TokenId> longer = prompt;
+  longer.push_back(9);
+  const auto expected = probabilities(model.append(longer));
+
+  auto running         = engine({.threads             = 2,
+                                 .max_context         = 64,
+                                 .kv_tokens           = 4096,
+                                 .max_queued_requests = 5000,
+                                 .draft_tokens        = 3,
+                                 .draft_sequences     = 64});
+  constexpr int kSeeds = 4000;
+  Answers answers;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    Question question{
+        .prompt     = prompt,
+        .max_tokens = 3,
+        .sampling = {.temperature = 1, .top_k = 4, .logit_bias = bias, .seed = static_cast<uint64_t>(seed)}};
+    ASSERT_TRUE(
+        std::holds_alternative<RequestId>(running->submit(question.request(), answers.listener(seed))));
+  }
+  ASSERT_TRUE(answers.wait_for_ends(kSeeds));
+  std::map<TokenId, double> counts;
+  int followed    = 0;
+  int64_t drafted = 0, accepted = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    const Answers::Answer answer = answers.of(seed);
+    if (answer.ids()[0] != 9) continue;
+    ++followed, ++counts[answer.ids()[1]];
+    drafted += answer.drafted, accepted += answer.accepted;
+  }
+  ASSERT_GT(followed, 300);
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, drafted);
+  double chi_squared = 0;
+  for (const auto& [id, p] : expected)
+    chi_squared += (counts[id] - p * followed) * (counts[id] - p * followed) / (p * followed);
+  EXPECT_LT(chi_squared, 16.3) << "three degrees of freedom: a chance of 1 in 1000";
+}
+
+TEST_F(Engines, LettersOfAWordArriveInOrderWithTheirTimes) {
+  auto running = engine({.threads = 2, .max_context = 64, .kv_tokens = 1024});
+  Answers answers;
+  Question question{.prompt = {1, 2, 3}, .max_tokens = 20};
+  const auto before = std::chrono::steady_clock::now();
+  running->submit(question.request(), answers.listener(0));
+  ASSERT_TRUE(answers.wait_for_ends(1));
+  const Answers::Answer answer = answers.of(0);
+  EXPECT_EQ(answer.calls, 20);
+  EXPECT_EQ(answer.finish, FinishReason::length);
+  EXPECT_LE(before, answer.times.received);
+  EXPECT_LE(answer.times.received, answer.times.scheduled);
+  EXPECT_LT(answer.times.scheduled, answer.times.first_token);
+  EXPECT_LT(answer.times.first_token, answer.times.finished);
+}
+
+TEST_F(Engines, AskedTheSameAgainComputesLittle) {
+  auto running = engine({.threads = 2, .max_context = 128, .kv_tokens = 1024, .page_size = 4});
+  Answers answers;
+  Question question   = questions()[6];  // 60 tokens
+  question.max_tokens = 30;
+  running->submit(question.request(), answers.listener(0));
+  ASSERT_TRUE(answers.wait_for_ends(1));
+  running->submit(question.request(), answers.listener(1));
+  ASSERT_TRUE(answers.wait_for_ends(2));
+  EXPECT_EQ(answers.of(0).cached_tokens, 0);
+  EXPECT_EQ(answers.of(1).cached_tokens, 56);  // the last of 15 blocks has the token whose logits are wanted
+  EXPECT_EQ(answers.of(0).ids(), answers.of(1).ids());
+  Request other    = question.request();
+  other.cache_salt = "somebody else";
+  running->submit(std::move(other), answers.listener(2));
+  ASSERT_TRUE(answers.wait_for_ends(3));
+  EXPECT_EQ(answers.of(2).cached_tokens, 0);
+}
+
+TEST_F(Engines, WhatCannotBeAnsweredIsRefusedByName) {
+  auto running = engine({.threads = 1, .max_context = 64, .kv_tokens = 1024});
+  // What is wrong with a request that was good before `spoil`.
+  const auto refused = [&](const std::function<void(Request&)>& spoil) {
+    Request request = Question{.prompt = {1}, .max_tokens = 1}.request();
+    spoil(request);
+    const auto result = running->submit(std::move(request), [](const Progress&) { ADD_FAILURE(); });
+    return std::get<Refusal>(result);
+  };
+  using enum Refusal::Reason;
+  EXPECT_EQ(refused([](Request& r) { r.prompt.clear(); }).reason, invalid);
+  EXPECT_EQ(refused([](Request& r) { r.prompt = {384}; }).reason, invalid);
+  EXPECT_EQ(refused([](Request& r) { r.prompt = {-1}; }).reason, invalid);
+  EXPECT_EQ(refused([](Request& r) { r.max_tokens = 0; }).reason, invalid);
+  EXPECT_EQ(refused([](Request& r) { r.sampling.top_p = 0; }).reason, invalid);
+  EXPECT_EQ(refused([](Request& r) { r.stop_ids = {400}; }).reason, invalid);
+  EXPECT_EQ(refused([](Request& r) { r.max_tokens = 64; }).reason, too_long);
+  EXPECT_NE(refused([](Request& r) { r.max_tokens = INT64_MAX; }).message.find("context is 64"),
+            std::string::npos);
+}
+
+TEST_F(Engines, TheQueueIsBounded) {
+  auto running = engine({.threads             = 1,
+                         .max_context         = 64,
+                         .max_sequences       = 1,
+                         .kv_tokens           = 64,
+                         .max_queued_requests = 4,
+                         .max_queued_tokens   = 100});
+  Answers answers;
+  int taken = 0, refused = 0;
+  for (int r = 0; r < 50; ++r) {
+    const auto result =
+        running->submit(Question{.prompt = {1, 2}, .max_tokens = 60}.request(), answers.listener(r));
+    if (const auto* refusal = std::get_if<Refusal>(&result)) {
+      EXPECT_EQ(refusal->reason, Refusal::Reason::queue_full);
+      ++refused;
+    } else {
+      ++taken;
+    }
+  }
+  EXPECT_GE(taken, 4);
+  EXPECT_GT(refused, 0);
+  ASSERT_TRUE(answers.wait_for_ends(static_cast<size_t>(taken)));
+  const auto result =
+      running->submit(Question{.prompt = {1}, .max_tokens = 1}.request(), answers.listener(99));
+  EXPECT_TRUE(std::holds_alternative<RequestId>(result)) << "it did not recover";
+  ASSERT_TRUE(answers.wait_for_ends(static_cast<size_t>(taken) + 1));
+}
+
+// At every point of a request's way, from its submission to its last token.
+TEST_F(Engines, CancelledAnywhereFreesEverything) {
+  for (const bool async : {false, true}) {
+    auto running = engine({.threads          = 2,
+                           .max_context      = 128,
+                           .max_sequences    = 2,
+                           .kv_tokens        = 1024,
+                           .step_tokens      = 4,
+                           .async_scheduling = async});
+    Answers answers;
+    int number = 0;
+    for (int64_t at = 0; at < 12; ++at) {
+      std::atomic<RequestId> id{0};
+      const int mine  = number++;
+      const auto ears = answers.listener(mine);
+      const auto result =
+          running->submit(Question{.prompt = std::vector<TokenId>(30, 5), .max_tokens = 90}.request(),
+                          [&, ears, at](const Progress& p) {
+                            ears(p);
+                            if (!p.finish && answers.of(mine).calls == at) running->cancel(id);
+                          });
+      id = std::get<RequestId>(result);
+      if (at == 0) running->cancel(id);
+      // Two others, one of which must wait.
+      running->submit(Question{.prompt = {9, 9}, .max_tokens = 10}.request(), answers.listener(number++));
+      running->submit(Question{.prompt = {8, 8}, .max_tokens = 10}.request(), answers.listener(number++));
+      ASSERT_TRUE(answers.wait_for_ends(static_cast<size_t>(number)));
+      EXPECT_EQ(answers.of(mine).finish, FinishReason::cancelled);
+      EXPECT_LE(answers.of(mine).calls, at + 3);
+      EXPECT_EQ(answers.of(number - 1).finish, FinishReason::length);
+    }
+    ASSERT_TRUE(running->drain(60s));
+    EXPECT_EQ(running->stats().pages_in_use, 0);
+    EXPECT_EQ(running->stats().finished[static_cast<size_t>(FinishReason::cancelled)], 12);
+  }
+}
+
+TEST_F(Engines, ItsEndIsToldToEverybody) {
+  Answers answers;
+  {
+    auto running = engine({.threads = 2, .max_context = 256, .max_sequences = 3, .kv_tokens = 1024});
+    for (int r = 0; r < 9; ++r)
+      running->submit(Question{.prompt = {1, 2}, .max_tokens = 250}.request(), answers.listener(r));
+  }
+  EXPECT_TRUE(answers.wait_for_ends(9));
+}
+
+TEST_F(Engines, ADrainedEngineFinishesAndTakesNoMore) {
+  auto running = engine({.threads = 2, .max_context = 64, .kv_tokens = 1024});
+  Answers answers;
+  running->submit(Question{.prompt = {1, 2}, .max_tokens = 40}.request(), answers.listener(0));
+  ASSERT_TRUE(running->drain(60s));
+  EXPECT_EQ(answers.of(0).finish, FinishReason::length);
+  const auto result =
+      running->submit(Question{.prompt = {1}, .max_tokens = 1}.request(), answers.listener(1));
+  EXPECT_EQ(std::get<Refusal>(result).reason, Refusal::Reason::stopping);
+}
+
+// Only even ids, and the constraint sees each token once, drafts or not.
+class EvenOnly final : public Constraint {
+ public:
+  explicit EvenOnly(std::vector<TokenId>& seen) : seen_(seen) {}
+  void restrict(std::span<float> logits) override {
+    for (size_t id = 1; id < logits.size(); id += 2) logits[id] = -INFINITY;
+  }
+  void accept(TokenId id) override { seen_.push_back(id); }
+
+ private:
+  std::vector<TokenId>& seen_;
+};
+
+TEST_F(Engines, AConstraintFollowsTheAnswer) {
+  for (const int64_t drafts : {0, 4}) {
+    auto running = engine({.threads = 2, .max_context = 128, .kv_tokens = 160, .draft_tokens = drafts});
+    std::vector<TokenId> seen;
+    Answers answers;
+    Request request    = Question{.prompt = {4, 6, 8}, .max_tokens = 60}.request();
+    request.constraint = std::make_unique<EvenOnly>(seen);
+    running->submit(std::move(request), answers.listener(0));
+    ASSERT_TRUE(answers.wait_for_ends(1));
+    EXPECT_EQ(answers.of(0).ids(), seen);
+    EXPECT_EQ(seen.size(), 60u);
+    for (const TokenId id : seen) EXPECT_EQ(id % 2, 0);
+  }
+}
+
+TEST_F(Engines, AConfigurationThatMakesNoSenseIsRefused) {
+  const auto message = [](const EngineConfig& config) {
+    const auto opened = Engine::open(folder_->path(), config);
+    return opened ? std::string() : opened.error().message;
+  };
+  EXPECT_NE(message({.max_context = 100, .kv_tokens = 99}).find("kv_tokens is 99"), std::string::npos);
+  EXPECT_NE(message({.page_size = 0}).find("page_size"), std::string::npos);
+  EXPECT_NE(message({.draft_tokens = 16}).find("draft_tokens"), std::string::npos);
+  EXPECT_FALSE(Engine::open("/nowhere", {}));
+}
+
+}  // namespace
+}  // namespace fathom::engine

@@ -1,0 +1,67 @@
+#include "engine/page_pool.h"
+
+#include "core/expect.h"
+
+namespace fathom::engine {
+
+PagePool::PagePool(int64_t pages)
+    : state_(static_cast<size_t>(pages)), links_(static_cast<size_t>(pages) + 1), free_(pages) {
+  const auto count = static_cast<Page>(pages);
+  for (Page page = 0; page <= count; ++page)
+    links_[static_cast<size_t>(page)] = {.before = page == 0 ? count : page - 1,
+                                         .after  = page == count ? 0 : page + 1};
+  named_.reserve(static_cast<size_t>(pages));
+}
+
+void PagePool::insert(Page page, Page after) {
+  Link& front                                     = links_[static_cast<size_t>(after)];
+  links_[static_cast<size_t>(page)]               = {.before = after, .after = front.after};
+  links_[static_cast<size_t>(front.after)].before = page;
+  front.after                                     = page;
+  ++free_;
+}
+
+void PagePool::unlink(Page page) {
+  const Link link                                = links_[static_cast<size_t>(page)];
+  links_[static_cast<size_t>(link.before)].after = link.after;
+  links_[static_cast<size_t>(link.after)].before = link.before;
+  --free_;
+}
+
+Page PagePool::take() {
+  FATHOM_EXPECT(free_ > 0, "a page is wanted where none is free");
+  const Page page = links_.back().after;
+  unlink(page);
+  State& state = state_[static_cast<size_t>(page)];
+  if (state.name) named_.erase(*state.name);
+  state = {.owners = 1};
+  return page;
+}
+
+void PagePool::share(Page page) {
+  State& state = state_[static_cast<size_t>(page)];
+  if (state.owners == 0) unlink(page);
+  ++state.owners;
+}
+
+void PagePool::release(Page page) {
+  State& state = state_[static_cast<size_t>(page)];
+  FATHOM_EXPECT(state.owners > 0, "a page without an owner is released");
+  if (--state.owners > 0) return;
+  const auto head = static_cast<Page>(pages());
+  insert(page, state.name ? links_.back().before : head);
+}
+
+void PagePool::name(Page page, const PrefixHash& hash) {
+  State& state = state_[static_cast<size_t>(page)];
+  FATHOM_EXPECT(state.owners > 0 && !state.name, "a page is named once, while it has an owner");
+  if (named_.emplace(hash, page).second) state.name = hash;
+}
+
+std::optional<Page> PagePool::find(const PrefixHash& hash) const {
+  const auto found = named_.find(hash);
+  if (found == named_.end()) return {};
+  return found->second;
+}
+
+}  // namespace fathom::engine

@@ -1,0 +1,314 @@
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace fathom::engine {
+namespace {
+
+using model::TokenId;
+
+constexpr int64_t kWindow8 = 8;
+
+// A machine that keeps in every slot of every page what a real one would: which beginning of which sequence
+// its keys and values are of. A row that reaches a slot with anything else is a wrong answer in the making.
+class Machine {
+ public:
+  Machine(const EngineConfig& config, const BlockManager::Options& options) : page_size_(config.page_size) {
+    for (int group = 0; group < kGroups; ++group)
+      slots_[group].resize(static_cast<size_t>(options.pages[group] * page_size_));
+  }
+
+  // Takes down which pages are whose, as a runner does: by the time the step has run, the next one has been
+  // planned.
+  void launch(const StepPlan& plan) {
+    pages_.clear();
+    for (const StepEntry& entry : plan.entries) pages_.push_back(entry.sequence->pages);
+  }
+
+  void run(const StepPlan& plan) {
+    for (size_t e = 0; e < plan.entries.size(); ++e) {
+      const StepEntry& entry     = plan.entries[e];
+      const SequencePages& pages = pages_[e];
+      const Sequence& sequence   = *entry.sequence;
+      std::vector<TokenId> tokens(
+          sequence.tokens.begin(),
+          sequence.tokens.begin() + entry.first + entry.rows - static_cast<int64_t>(entry.drafts.size()));
+      tokens.insert(tokens.end(), entry.drafts.begin(), entry.drafts.end());
+      const std::vector<uint64_t> beginnings = beginnings_of(tokens, sequence.request.cache_salt);
+      const auto of                          = [&](int64_t p) { return beginnings[static_cast<size_t>(p)]; };
+      // All rows write before any reads, as in a forward pass.
+      for (int64_t row = entry.first; row < entry.first + entry.rows; ++row)
+        for (int group = 0; group < kGroups; ++group) slot(pages, group, row) = of(row);
+      for (int64_t row = entry.first; row < entry.first + entry.rows; ++row)
+        for (int group = 0; group < kGroups; ++group)
+          for (int64_t p = group == kFull ? 0 : std::max<int64_t>(row - kWindow8 + 1, 0); p <= row; ++p)
+            ASSERT_EQ(slot(pages, group, p), of(p))
+                << "group " << group << ", position " << p << " seen from " << row;
+    }
+  }
+
+ private:
+  uint64_t& slot(const SequencePages& pages, int group, int64_t position) {
+    const Page page = pages.runs[group].pages.at(static_cast<size_t>(position / page_size_));
+    EXPECT_GE(page, 0) << "a page behind the window is reached";
+    return slots_[group].at(static_cast<size_t>(page * page_size_ + position % page_size_));
+  }
+  // A number for each beginning of the tokens, and the salt.
+  static std::vector<uint64_t> beginnings_of(const std::vector<TokenId>& tokens, const std::string& salt) {
+    std::vector<uint64_t> numbers;
+    uint64_t number = std::hash<std::string>()(salt);
+    for (const TokenId token : tokens)
+      numbers.push_back(number = (number ^ static_cast<uint64_t>(token + 1)) * 0x9e3779b97f4a7c15u + 1);
+    return numbers;
+  }
+
+  int64_t page_size_;
+  std::vector<SequencePages> pages_;  // of each entry of the step in flight
+  std::array<std::vector<uint64_t>, kGroups> slots_;
+};
+
+// What a sequence says next is a function of what it has said, with much repetition so that drafts are right
+// at times.
+TokenId next_token(const std::vector<TokenId>& tokens) {
+  const size_t n = tokens.size();
+  return static_cast<TokenId>((n % 7 == 0 ? n / 7 : static_cast<size_t>(tokens.back()) + 1) % 5);
+}
+
+void expect_each_page_is_owned_as_often_as_it_is_held(const BlockManager& blocks,
+                                                      const Scheduler& scheduler) {
+  for (int group = 0; group < kGroups; ++group) {
+    std::map<Page, int> holders;
+    for (const Sequence* sequence : scheduler.sequences())
+      for (const Page page : sequence->pages.runs[group].pages)
+        if (page >= 0) ++holders[page];
+    const PagePool& pool = blocks.pool(static_cast<Group>(group));
+    ASSERT_EQ(static_cast<int64_t>(holders.size()) + pool.free_pages(), pool.pages());
+    for (const auto& [page, count] : holders) ASSERT_EQ(pool.owners(page), count) << "page " << page;
+  }
+}
+
+struct Trace {
+  EngineConfig config;
+  BlockManager::Options blocks;
+  uint64_t seed = 0;
+};
+
+// The engine's loop without threads or a model, over random arrivals, lengths, priorities, salts and
+// cancellations.
+void replay(const Trace& trace) {
+  std::mt19937_64 random(trace.seed);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  const EngineConfig& config = trace.config;
+  BlockManager blocks(trace.blocks);
+  Scheduler scheduler(config, blocks);
+  Machine machine(config, trace.blocks);
+  const bool ahead = config.async_scheduling && config.draft_tokens == 0;
+
+  std::vector<std::vector<TokenId>> beginnings(3);
+  for (auto& beginning : beginnings)
+    for (int64_t t = below(40); t >= 0; --t) beginning.push_back(static_cast<TokenId>(below(4)));
+
+  constexpr int kRequests = 60;
+  int arrived = 0, ended = 0;
+  std::map<RequestId, Sequence*> living;
+  std::map<int, RequestId> last_started;  // of a priority
+  StepPlan flying;
+  std::vector<std::unique_ptr<Sequence>> dead;
+  const auto end = [&](Sequence& sequence) {
+    living.erase(sequence.id);
+    dead.push_back(scheduler.finish(sequence));
+    ++ended;
+  };
+  for (int step = 0; arrived < kRequests || !scheduler.idle() || !flying.empty(); ++step) {
+    ASSERT_LT(step, 100000) << "some request never ends";
+    for (int64_t n = arrived < kRequests ? below(3) : 0; n > 0 && arrived < kRequests; --n) {
+      Request request;
+      request.prompt = beginnings[static_cast<size_t>(below(3))];
+      for (int64_t t = below(30); t >= 0; --t) request.prompt.push_back(static_cast<TokenId>(below(4)));
+      request.max_tokens = 1 + below(config.max_context - static_cast<int64_t>(request.prompt.size()));
+      request.priority   = static_cast<int>(below(3));
+      request.cache_salt = below(4) == 0 ? "other" : "";
+      auto sequence      = std::make_unique<Sequence>(static_cast<RequestId>(++arrived), std::move(request),
+                                                 Listener(), TimePoint());
+      living.emplace(sequence->id, sequence.get());
+      scheduler.add(std::move(sequence));
+    }
+    StepPlan next;
+    if (ahead || flying.empty()) next = scheduler.plan();
+    if (!flying.empty()) {
+      machine.run(flying);
+      if (testing::Test::HasFatalFailure()) return;
+      for (const StepEntry& entry : flying.entries) {
+        Sequence& sequence = *entry.sequence;
+        std::vector<TokenId> answer;
+        int64_t rejected = 0;
+        if (entry.samples) {
+          std::vector<TokenId> tokens = sequence.tokens;
+          for (size_t d = 0;; ++d) {
+            answer.push_back(next_token(tokens));
+            tokens.push_back(answer.back());
+            rejected = static_cast<int64_t>(entry.drafts.size() - d);
+            if (d == entry.drafts.size() || answer.back() != entry.drafts[d]) break;
+          }
+        }
+        scheduler.commit(entry, rejected, answer);
+        if (sequence.answered() >= sequence.request.max_tokens || (entry.samples && below(60) == 0))
+          end(sequence);
+      }
+      if (!living.empty() && below(20) == 0)
+        end(*std::next(living.begin(), below(static_cast<int64_t>(living.size())))->second);
+      std::erase_if(next.entries, [&](const StepEntry& e) { return !living.contains(e.sequence->id); });
+      dead.clear();
+      if (!ahead) next = scheduler.plan();
+    } else if (next.empty()) {
+      ASSERT_TRUE(scheduler.idle()) << "requests wait, and nothing runs";
+    }
+    for (const StepEntry& entry : next.entries) {
+      const Sequence& sequence = *entry.sequence;
+      ASSERT_LE(entry.first + entry.rows - static_cast<int64_t>(entry.drafts.size()), sequence.known())
+          << "rows of tokens that nobody knows yet";
+      ASSERT_LE(entry.first + entry.rows, config.max_context);
+      if (sequence.admissions == 1 && sequence.computed == sequence.cached_tokens &&
+          entry.first == sequence.computed) {
+        RequestId& last = last_started[sequence.request.priority];
+        ASSERT_GE(sequence.id, last) << "a later request of the same priority started first";
+        last = sequence.id;
+      }
+    }
+    if (config.chunked_prefill) {
+      ASSERT_LE(next.rows(), config.step_tokens);
+    }
+    ASSERT_LE(scheduler.running(), config.continuous_batching ? config.max_sequences : config.static_batch);
+    expect_each_page_is_owned_as_often_as_it_is_held(blocks, scheduler);
+    if (testing::Test::HasFatalFailure()) return;
+    flying = std::move(next);
+    machine.launch(flying);
+  }
+  EXPECT_EQ(ended, kRequests);
+  EXPECT_EQ(blocks.pages_in_use(), 0);
+}
+
+Trace trace_of(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto one_of = [&](std::initializer_list<int64_t> values) {
+    return values.begin()[random() % values.size()];
+  };
+  const auto chance = [&](int percent) { return random() % 100 < static_cast<uint64_t>(percent); };
+  EngineConfig c;
+  c.max_context         = 100;
+  c.page_size           = one_of({1, 3, 4, 16});
+  c.max_sequences       = one_of({1, 2, 7, 30});
+  c.step_tokens         = one_of({1, 2, 5, 13, 64});
+  c.continuous_batching = chance(80);
+  c.paged_kv            = chance(80);
+  c.prefix_cache        = chance(80);
+  c.chunked_prefill     = chance(80);
+  c.async_scheduling    = chance(50);
+  c.draft_tokens        = one_of({0, 0, 1, 3, 8});
+  c.draft_sequences     = one_of({1, 4, 30});
+  const int64_t needed  = (c.max_context + c.page_size - 1) / c.page_size;
+  const int64_t full    = needed + one_of({0, 1, 10, 200});
+  const int64_t window  = (kWindow8 + c.page_size - 1) / c.page_size + 2;
+  const bool cut        = c.paged_kv && c.chunked_prefill;
+  return {.config = c,
+          .blocks = {.pages        = {full, cut ? std::min(full, window + one_of({0, 5, 100})) : full},
+                     .page_size    = c.page_size,
+                     .window       = kWindow8,
+                     .prefix_cache = c.prefix_cache,
+                     .give_back    = c.paged_kv,
+                     .hash_seed    = seed},
+          .seed   = seed};
+}
+
+TEST(Scheduler, KeepsEveryPromiseUnderRandomLoad) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    replay(trace_of(seed));
+    if (HasFailure()) return;
+  }
+}
+
+std::unique_ptr<Sequence> sequence_of(RequestId id, int64_t prompt, int64_t max_tokens, int priority = 0) {
+  Request request;
+  for (int64_t t = 0; t < prompt; ++t)
+    request.prompt.push_back(static_cast<TokenId>(id * 100 + static_cast<RequestId>(t)));
+  request.max_tokens = max_tokens;
+  request.priority   = priority;
+  return std::make_unique<Sequence>(id, std::move(request), Listener(), TimePoint());
+}
+
+std::vector<std::pair<RequestId, int64_t>> rows_of(const StepPlan& plan) {
+  std::vector<std::pair<RequestId, int64_t>> rows;
+  for (const StepEntry& entry : plan.entries) rows.emplace_back(entry.sequence->id, entry.rows);
+  return rows;
+}
+
+void answer_all(Scheduler& scheduler, const StepPlan& plan) {
+  for (const StepEntry& entry : plan.entries)
+    scheduler.commit(entry, 0, entry.samples ? std::vector<TokenId>{1} : std::vector<TokenId>{});
+}
+
+using Rows = std::vector<std::pair<RequestId, int64_t>>;
+
+TEST(Scheduler, DecodesGoFirstAndPromptsShareTheRest) {
+  BlockManager blocks({.pages = {100, 0}, .page_size = 4});
+  Scheduler scheduler({.max_sequences = 3, .step_tokens = 10}, blocks);
+  for (RequestId id = 1; id <= 4; ++id) scheduler.add(sequence_of(id, 8, 4));
+  StepPlan plan = scheduler.plan();
+  EXPECT_EQ(rows_of(plan), (Rows{{1, 8}, {2, 2}}));
+  answer_all(scheduler, plan);
+  plan = scheduler.plan();
+  EXPECT_EQ(rows_of(plan), (Rows{{1, 1}, {2, 6}, {3, 3}}));  // the fourth has no place
+  EXPECT_EQ(scheduler.waiting_tokens(), 8);
+}
+
+TEST(Scheduler, WhatIsStillToComeIsPlannedAhead) {
+  BlockManager blocks({.pages = {100, 0}, .page_size = 4});
+  Scheduler scheduler({.step_tokens = 10}, blocks);
+  scheduler.add(sequence_of(1, 3, 2));
+  const StepPlan prompt = scheduler.plan(), second = scheduler.plan();
+  EXPECT_EQ(rows_of(second), (Rows{{1, 1}}));
+  EXPECT_EQ(second.entries[0].first, 3);
+  EXPECT_TRUE(scheduler.plan().empty());  // two tokens are all it wants
+}
+
+TEST(Scheduler, TheMoreUrgentOnePushesOutTheLastOfTheLessUrgent) {
+  BlockManager blocks({.pages = {6, 0}, .page_size = 4, .prefix_cache = false});
+  Scheduler scheduler({.max_context = 24, .step_tokens = 64}, blocks);
+  scheduler.add(sequence_of(1, 8, 8, 1));
+  scheduler.add(sequence_of(2, 8, 8, 1));
+  StepPlan plan = scheduler.plan();
+  answer_all(scheduler, plan);
+  scheduler.add(sequence_of(3, 8, 8, 0));
+  plan = scheduler.plan();
+  EXPECT_EQ(rows_of(plan), (Rows{{1, 1}, {3, 8}}));
+  EXPECT_EQ(scheduler.counters().preemptions, 1);
+  EXPECT_EQ(scheduler.waiting(), 1);
+  answer_all(scheduler, plan);
+  EXPECT_EQ(rows_of(scheduler.plan()), (Rows{{3, 1}, {1, 1}}));
+}
+
+TEST(Scheduler, ABatchIsStaticWhereItShallBe) {
+  BlockManager blocks({.pages = {100, 0}, .page_size = 4});
+  EngineConfig config = EngineConfig::baseline();
+  config.max_context = 16, config.static_batch = 2;
+  Scheduler scheduler(config, blocks);
+  for (RequestId id = 1; id <= 3; ++id) scheduler.add(sequence_of(id, 8, static_cast<int64_t>(id)));
+  const StepPlan first = scheduler.plan();
+  EXPECT_EQ(rows_of(first), (Rows{{1, 8}, {2, 8}}));
+  EXPECT_EQ(blocks.pages_in_use(), 2 * 4);  // whole contexts
+  answer_all(scheduler, first);
+  scheduler.finish(*first.entries[0].sequence);
+  EXPECT_EQ(rows_of(scheduler.plan()), (Rows{{2, 1}}));  // the third waits for the second
+}
+
+}  // namespace
+}  // namespace fathom::engine

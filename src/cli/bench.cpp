@@ -13,11 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/load_flags.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
 #include "core/rng.h"
+#include "engine/engine.h"
 #include "engine/text_model.h"
 #include "machine/ceilings.h"
 #include "measure/clock.h"
@@ -212,6 +214,10 @@ void add_bench(CLI::App& app, int& exit_code) {
     if (!write_outputs(flags->outputs, {[&] { return to_json(*flags, seen); }, table, table}))
       print(*flags, seen);
     exit_code = 0;
+  });
+  add_bench_serve(verb, exit_code);
+  add_bench_throughput(verb, exit_code, [](const std::string& folder, const engine::EngineConfig& config) {
+    return value_or_usage_error(engine::Engine::open(folder, config));
   });
 }
 

@@ -51,11 +51,6 @@ Status check(const EngineConfig& c) {
 
 }  // namespace
 
-std::string_view name_of(FinishReason reason) {
-  constexpr std::string_view kNames[kFinishReasons] = {"stop", "length", "abort", "error"};
-  return kNames[static_cast<size_t>(reason)];
-}
-
 Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& folder,
                                              const EngineConfig& config) {
   if (const Status good = check(config); !good) return good.error();
@@ -248,10 +243,7 @@ void Engine::land(const StepEntry& entry, StepOutput& output) {
   }
   if (ids.empty()) return;
   counted_.generated_tokens += static_cast<int64_t>(ids.size());
-  if (first) {
-    sequence.times.first_token = Clock::now();
-    counted_.prompt_tokens += sequence.prompt_tokens();
-  }
+  if (first) sequence.times.first_token = Clock::now();
   const bool stop =
       std::find(request.stop_ids.begin(), request.stop_ids.end(), ids.back()) != request.stop_ids.end();
   if (stop) return end(sequence, FinishReason::stop, std::move(output.tokens));
@@ -310,6 +302,7 @@ void Engine::count(const StepPlan& plan) {
   counted_.running                  = scheduler_.running();
   counted_.pages_in_use             = blocks_.pages_in_use();
   const SchedulerCounters& counters = scheduler_.counters();
+  counted_.prompt_tokens            = counters.prompt_tokens;
   counted_.preemptions              = counters.preemptions;
   counted_.prefix_queried_tokens    = counters.prefix_queried_tokens;
   counted_.prefix_hit_tokens        = counters.prefix_hit_tokens;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <functional>
@@ -380,7 +379,8 @@ TEST_F(Engines, TheQueueIsBounded) {
   ASSERT_TRUE(answers.wait_for_ends(static_cast<size_t>(taken) + 1));
 }
 
-// At every point of a request's way, from its submission to its last token.
+// At every point of a request's way, from its submission to its last token. Who submits and cancels is a
+// listener, so that the engine can't run on in between.
 TEST_F(Engines, CancelledAnywhereFreesEverything) {
   for (const bool async : {false, true}) {
     auto running = engine({.threads          = 2,
@@ -392,17 +392,19 @@ TEST_F(Engines, CancelledAnywhereFreesEverything) {
     Answers answers;
     int number = 0;
     for (int64_t at = 0; at < 12; ++at) {
-      std::atomic<RequestId> id{0};
-      const int mine  = number++;
-      const auto ears = answers.listener(mine);
-      const auto result =
-          running->submit(Question{.prompt = std::vector<TokenId>(30, 5), .max_tokens = 90}.request(),
-                          [&, ears, at](const Progress& p) {
-                            ears(p);
-                            if (!p.finish && answers.of(mine).calls == at) running->cancel(id);
-                          });
-      id = std::get<RequestId>(result);
-      if (at == 0) running->cancel(id);
+      const int opener = number++, mine = number++;
+      RequestId id              = 0;
+      const auto cancel_in_time = [&, at](const Progress& progress) {
+        answers.listener(mine)(progress);
+        if (!progress.finish && answers.of(mine).calls == at) running->cancel(id);
+      };
+      const auto open = [&, at](const Progress& progress) {
+        answers.listener(opener)(progress);
+        id = std::get<RequestId>(running->submit(
+            Question{.prompt = std::vector<TokenId>(30, 5), .max_tokens = 90}.request(), cancel_in_time));
+        if (at == 0) running->cancel(id);
+      };
+      running->submit(Question{.prompt = {7}, .max_tokens = 1}.request(), open);
       // Two others, one of which must wait.
       running->submit(Question{.prompt = {9, 9}, .max_tokens = 10}.request(), answers.listener(number++));
       running->submit(Question{.prompt = {8, 8}, .max_tokens = 10}.request(), answers.listener(number++));

@@ -74,9 +74,9 @@ struct GeneratorStats {
   // Gauges.
   int64_t running = 0, waiting = 0, waiting_tokens = 0;  // requests; prompt tokens of the waiting
   int64_t pages = 0, pages_in_use = 0;                   // of both groups; cached ones nobody uses are free
-  // Counters.
+  // Counters. Those of prompts grow once a request, together, when it first begins to run.
   int64_t prompt_tokens = 0, generated_tokens = 0;
-  int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;  // of prompts, once an admission
+  int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0, steps = 0, step_rows = 0;
   int64_t drafts = 0, drafted_tokens = 0, accepted_tokens = 0;
   std::array<int64_t, 16> accepted_at{};               // drafted tokens accepted, by place in their draft

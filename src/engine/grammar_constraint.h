@@ -35,7 +35,7 @@ class GrammarConstraint : public Constraint {
   std::vector<uint8_t> allowed_;  // [V], scratch
 };
 
-// Sets those to -infinity whose id is not `allowed` [V].
+// Sets those to -infinity whose id is not `allowed` [V], which is 0 or 1.
 void keep_allowed(std::span<const uint8_t> allowed, std::span<float> logits);
 
 }  // namespace fathom::engine

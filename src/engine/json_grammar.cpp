@@ -138,6 +138,11 @@ Status JsonGrammar::finish(CompileBudget& budget) {
   if (height(root) > kMaxJsonDepth)
     return Error{"no JSON value matches the schema, or none that is nested less than " +
                  std::to_string(kMaxJsonDepth) + " deep: its constraints contradict each other"};
+  for (const Node& node : nodes)
+    if (const auto* choice = std::get_if<Choice>(&node);
+        choice && choice->alternatives.size() > JsonMatcher::kMaxWays)
+      return Error{"the schema has a choice of more than " + std::to_string(JsonMatcher::kMaxWays) +
+                   " alternatives: put constants into one enum"};
   for (size_t i = 0, count = nodes.size(); i < count; ++i) {
     auto* object = std::get_if<Object>(&nodes[i]);
     if (object == nullptr || heights[i] > kMaxJsonDepth) continue;
@@ -191,6 +196,7 @@ JsonMatcher::JsonMatcher(std::shared_ptr<const JsonGrammar> grammar) : grammar_(
 bool JsonMatcher::push(uint8_t byte) {
   const size_t begin = steps_.back().ways_begin, end = ways_.size();
   begin_step();
+  work_ += static_cast<int64_t>(end - begin);
   for (size_t i = begin; i < end; ++i) advance(Way(ways_[i]), byte);
   return end_step();
 }
@@ -261,9 +267,9 @@ bool JsonMatcher::push_others() {
 
 void JsonMatcher::add(const Way& way) {
   const auto begin = ways_.begin() + static_cast<std::ptrdiff_t>(steps_.back().ways_begin);
-  if (ways_.end() - begin < static_cast<std::ptrdiff_t>(kMaxWays) &&
-      std::find(begin, ways_.end(), way) == ways_.end())
-    ways_.push_back(way);
+  const auto count = static_cast<size_t>(ways_.end() - begin);
+  work_ += static_cast<int64_t>(count / 16);  // looked through
+  if (count < kMaxWays && std::find(begin, ways_.end(), way) == ways_.end()) ways_.push_back(way);
 }
 
 uint32_t JsonMatcher::new_frame(const Way& way, uint32_t phase, uint32_t count) {

@@ -4,145 +4,35 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "engine/number_range.h"
+#include "engine/schema_document.h"
 #include "engine/string_pattern.h"
 #include "model/strict_json.h"
-#include "model/utf8.h"
 
 namespace fathom::engine {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json  = SchemaJson;
+using Part  = SchemaPart;
+using Parts = std::vector<Part>;  // that all hold
+using Scope = KeywordScope;
 
-constexpr size_t kMaxText     = 256 * 1024;
-constexpr size_t kMaxKeys     = 5000;  // of one object: looking one up takes time in proportion
-constexpr size_t kMaxJsonNest = 64;
-constexpr int kMaxNest        = 200;  // of schemas in each other, those behind allOf's references included
-constexpr int64_t kBudget     = 1'000'000;
-constexpr int64_t kMaxCount   = 1'000'000'000;  // of a keyword that counts
-constexpr size_t kMaxNodes    = 50'000;
-
-struct Refused {
-  std::string message;
-};
-
-// JSON whose objects keep their order.
-Json parse(std::string_view text) {
-  if (text.size() > kMaxText) throw Refused{fmt::format("the schema has more than {} KiB", kMaxText / 1024)};
-  std::vector<std::set<std::string>> keys;  // of every object that is open; an array's stay empty
-  const auto on_event = [&](int, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        if (keys.size() == kMaxJsonNest)
-          throw Refused{fmt::format("the schema is nested deeper than {}", kMaxJsonNest)};
-        keys.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end:
-        keys.pop_back();
-        break;
-      case Json::parse_event_t::key: {
-        const auto& key = parsed.get_ref<const std::string&>();
-        if (!keys.back().insert(key).second)
-          throw Refused{fmt::format("the schema has {} twice in one object", model::in_quotes(key))};
-        if (keys.back().size() > kMaxKeys)
-          throw Refused{fmt::format("the schema has an object with more than {} keys", kMaxKeys)};
-        break;
-      }
-      case Json::parse_event_t::value:
-        break;
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), on_event);
-  } catch (const Json::parse_error& e) {
-    throw Refused{fmt::format("the schema is no valid JSON at byte {}", e.byte)};
-  } catch (const Json::exception&) {
-    throw Refused{"the schema is no valid JSON: a number in it is out of range"};
-  }
-}
-
-// A schema, and where it stands.
-struct Part {
-  const Json* schema;
-  const Json* document;  // that its references are in
-  std::string place;     // "#/properties/a"
-};
-
-// Schemas that all hold.
-using Parts = std::vector<Part>;
-
-std::string below(const std::string& place, std::string_view key) {
-  const std::string name = model::in_quotes(key);  // a hostile one is cut
-  return place + "/" + name.substr(1, name.size() - 2);
-}
+constexpr int kMaxNest     = 200;        // of references and combinations in one schema
+constexpr int64_t kBudget  = 2'000'000;  // half a second, 100 MB
+constexpr double kMaxCount = 1e9;        // of a keyword that counts
+constexpr size_t kMaxNodes = 50'000;
 
 enum Type { kNull, kBoolean, kInteger, kNumber, kString, kArray, kObject, kTypes };
 constexpr std::array<std::string_view, kTypes> kTypeNames = {"null",   "boolean", "integer", "number",
                                                              "string", "array",   "object"};
-
-// What a keyword speaks of.
-enum class Scope { annotation, all, combination, number, string, array, object };
-const std::map<std::string_view, Scope> kKeywords = {
-    {"title", Scope::annotation},
-    {"description", Scope::annotation},
-    {"default", Scope::annotation},
-    {"example", Scope::annotation},
-    {"examples", Scope::annotation},
-    {"$schema", Scope::annotation},
-    {"$id", Scope::annotation},
-    {"$comment", Scope::annotation},
-    {"$anchor", Scope::annotation},
-    {"$defs", Scope::annotation},
-    {"definitions", Scope::annotation},
-    {"deprecated", Scope::annotation},
-    {"readOnly", Scope::annotation},
-    {"writeOnly", Scope::annotation},
-    {"contentMediaType", Scope::annotation},
-    {"contentEncoding", Scope::annotation},
-    {"discriminator", Scope::annotation},
-    {"externalDocs", Scope::annotation},
-    {"type", Scope::all},
-    {"enum", Scope::all},
-    {"const", Scope::all},
-    {"nullable", Scope::all},
-    {"$ref", Scope::combination},
-    {"allOf", Scope::combination},
-    {"anyOf", Scope::combination},
-    {"oneOf", Scope::combination},
-    {"minimum", Scope::number},
-    {"maximum", Scope::number},
-    {"exclusiveMinimum", Scope::number},
-    {"exclusiveMaximum", Scope::number},
-    {"multipleOf", Scope::number},
-    {"minLength", Scope::string},
-    {"maxLength", Scope::string},
-    {"pattern", Scope::string},
-    {"format", Scope::string},
-    {"items", Scope::array},
-    {"prefixItems", Scope::array},
-    {"minItems", Scope::array},
-    {"maxItems", Scope::array},
-    {"uniqueItems", Scope::array},
-    {"properties", Scope::object},
-    {"required", Scope::object},
-    {"additionalProperties", Scope::object},
-    {"minProperties", Scope::object},
-    {"maxProperties", Scope::object},
-};
 
 class Compiler {
  public:
@@ -165,24 +55,21 @@ class Compiler {
       std::get<JsonGrammar::Choice>(grammar_.nodes[node]).alternatives = std::move(alternatives);
     }
     grammar_.root = root;
-    if (const Status finished = grammar_.finish(budget_); !finished) throw Refused{finished.error().message};
+    if (const Status finished = grammar_.finish(budget_); !finished)
+      throw SchemaRefused{finished.error().message};
     return std::move(grammar_);
   }
 
  private:
-  [[noreturn]] static void refuse(const std::string& place, std::string_view keyword,
-                                  const std::string& why) {
-    throw Refused{fmt::format("the schema's {} {}", below(place, keyword), why)};
-  }
   void spend(int64_t steps) {
     if (!budget_.spend(steps))
-      throw Refused{"the schema is too large to enforce: shorten it, its repeats and its enumerations"};
+      throw SchemaRefused{"the schema is too large to enforce: shorten it, its repeats and its enumerations"};
   }
   NodeId add(JsonGrammar::Node node) {
     spend(10);
     grammar_.nodes.push_back(std::move(node));
     if (grammar_.nodes.size() > kMaxNodes)
-      throw Refused{fmt::format("the schema has more than {} parts once it is written out", kMaxNodes)};
+      throw SchemaRefused{fmt::format("the schema has more than {} parts once it is written out", kMaxNodes)};
     return static_cast<NodeId>(grammar_.nodes.size() - 1);
   }
   // One node for all that are alike.
@@ -194,27 +81,17 @@ class Compiler {
     return node;
   }
 
-  static const Json* find(const Part& part, const char* keyword) {
-    const auto found = part.schema->find(keyword);
-    return found == part.schema->end() ? nullptr : &*found;
-  }
   // Calls each(value, part) for the parts that have the keyword.
   template <class Each>
   static void each(const Parts& parts, const char* keyword, Each each) {
     for (const Part& part : parts)
-      if (const Json* value = find(part, keyword)) each(*value, part);
+      if (const Json* value = part.find(keyword)) each(*value, part);
   }
   static int64_t count(const Json& value, const Part& part, std::string_view keyword) {
-    const bool is_whole =
-        value.is_number_unsigned() ||
-        (value.is_number_float() && value.get<double>() >= 0 && value.get<double>() <= kMaxCount &&
-         value.get<double>() == static_cast<double>(value.get<int64_t>()));
-    if (!is_whole) refuse(part.place, keyword, "must be a whole number, 0 or more");
-    const auto number = value.is_number_float()
-                            ? value.get<int64_t>()
-                            : static_cast<int64_t>(std::min<uint64_t>(value.get<uint64_t>(), kMaxCount + 1));
-    if (number > kMaxCount) refuse(part.place, keyword, fmt::format("is more than {}", kMaxCount));
-    return number;
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (number < 0 || number != std::floor(number)) part.refuse(keyword, "must be a whole number, 0 or more");
+    if (number > kMaxCount) part.refuse(keyword, fmt::format("is more than {}", kMaxCount));
+    return static_cast<int64_t>(number);
   }
   // The narrowest of all parts.
   static std::pair<int64_t, std::optional<int64_t>> counts(const Parts& parts, const char* least,
@@ -229,62 +106,25 @@ class Compiler {
     });
     return {min, max};
   }
-  static Part child(const Part& part, std::string_view keyword, const Json& schema) {
-    return {&schema, part.document, below(part.place, keyword)};
-  }
-
-  Part resolve(const Json& reference, const Part& part) {
-    if (!reference.is_string()) refuse(part.place, "$ref", "must be a string");
-    const auto& text = reference.get_ref<const std::string&>();
-    if (!text.starts_with('#'))
-      refuse(part.place, "$ref",
-             fmt::format("is {}: only references within the schema, like '#/$defs/name', are followed",
-                         model::in_quotes(text)));
-    std::string pointer;
-    for (size_t i = 1; i < text.size(); ++i) {  // percent-encoded, as a URI's fragment is
-      const auto hex = [&](size_t at) {
-        return at < text.size()
-                   ? std::string_view("0123456789abcdef")
-                         .find(static_cast<char>(std::tolower(static_cast<unsigned char>(text[at]))))
-                   : std::string_view::npos;
-      };
-      if (text[i] == '%' && hex(i + 1) < 16 && hex(i + 2) < 16) {
-        pointer += static_cast<char>(hex(i + 1) * 16 + hex(i + 2));
-        i += 2;
-      } else {
-        pointer += text[i];
-      }
-    }
-    try {
-      const Json::json_pointer at(pointer);
-      if (part.document->contains(at))
-        return {&part.document->at(at), part.document, model::in_quotes("#" + pointer).substr(1, 96)};
-    } catch (const Json::exception&) {
-    }
-    refuse(part.place, "$ref", fmt::format("is {}, which leads nowhere", model::in_quotes(text)));
-  }
 
   // Checks the keywords of one schema, and returns whether it has constraints of its own, combinations apart.
   bool check(const Part& part) {
     bool constrains = false;
     spend(1 + static_cast<int64_t>(part.schema->size()));
     for (const auto& [keyword, value] : part.schema->items()) {
-      const auto known = kKeywords.find(keyword);
-      if (known == kKeywords.end() && keyword.starts_with("x-")) continue;
-      if (known == kKeywords.end())
-        refuse(part.place, keyword, "is a keyword that cannot be enforced: leave it out");
+      const auto scope = scope_of(keyword);
+      if (!scope) part.refuse(keyword, "is a keyword that cannot be enforced: leave it out");
       if (keyword == "uniqueItems" && value != Json(false))
-        refuse(part.place, keyword, "cannot be enforced: leave it out");
-      constrains |= known->second != Scope::annotation && known->second != Scope::combination;
+        part.refuse(keyword, "cannot be enforced: leave it out");
+      constrains |= scope != Scope::annotation && scope != Scope::combination;
     }
     return constrains;
   }
 
   // Schemas that all hold, with their references followed and their combinations taken apart.
   struct Conjunction {
-    Parts parts;                       // what they say themselves
-    std::vector<Part> alternatives;    // lists of schemas: one of each list holds
-    std::map<const Json*, bool> seen;  // false while its own references are followed
+    Parts parts;         // what they say themselves
+    Parts alternatives;  // lists of schemas: one of each list holds
     bool never = false;
 
     std::vector<const Json*> key() const {
@@ -296,37 +136,46 @@ class Compiler {
     }
   };
 
-  void flatten(const Part& part, Conjunction& into, int nest = 0) {
+  void flatten(const Part& part, Conjunction& into) {
+    std::map<const Json*, bool> seen;
+    flatten(part, into, seen, 0);
+  }
+  // `seen`: schemas on the way here, and true for those that are done.
+  void flatten(const Part& part, Conjunction& into, std::map<const Json*, bool>& seen, int nest) {
     if (part.schema->is_boolean()) {
       into.never |= !part.schema->get<bool>();
       return;
     }
     if (!part.schema->is_object())
-      throw Refused{fmt::format("the schema's {} must be an object, true or false", part.place)};
-    if (const auto seen = into.seen.find(part.schema); seen != into.seen.end()) {
-      if (!seen->second)
-        throw Refused{fmt::format(
-            "the schema's {} comes back to itself without an object or an array in between", part.place)};
-      return;
-    }
+      throw SchemaRefused{fmt::format("the schema's {} must be an object, true or false", part.place)};
+    const auto [place, is_new] = seen.try_emplace(part.schema, false);
+    if (!is_new && !place->second)
+      throw SchemaRefused{fmt::format(
+          "the schema's {} comes back to itself without an object or an array in between", part.place)};
+    if (!is_new) return;
     if (nest > kMaxNest)
-      throw Refused{fmt::format("the schema's {} is behind more than {} references", part.place, kMaxNest)};
-    into.seen[part.schema] = false;
-    if (check(part)) into.parts.push_back(part);
-    if (const Json* reference = find(part, "$ref")) flatten(resolve(*reference, part), into, nest + 1);
-    if (const Json* all = find(part, "allOf"))
+      throw SchemaRefused{
+          fmt::format("the schema's {} is behind more than {} references", part.place, kMaxNest)};
+    if (check(part)) add_new(part, into.parts);
+    if (const Json* reference = part.find("$ref")) flatten(part.resolve(*reference), into, seen, nest + 1);
+    if (const Json* all = part.find("allOf"))
       for (size_t i = 0; i < schemas(*all, part, "allOf").size(); ++i)
-        flatten(child(child(part, "allOf", *all), std::to_string(i), (*all)[i]), into, nest + 1);
+        flatten(part.child("allOf", *all).child(std::to_string(i), (*all)[i]), into, seen, nest + 1);
     for (const char* keyword : {"anyOf", "oneOf"})
-      if (const Json* any = find(part, keyword)) {
+      if (const Json* any = part.find(keyword)) {
         schemas(*any, part, keyword);
-        into.alternatives.push_back(child(part, keyword, *any));
+        add_new(part.child(keyword, *any), into.alternatives);
       }
-    into.seen[part.schema] = true;
+    seen[part.schema] = true;
+  }
+  void add_new(Part part, Parts& parts) {
+    spend(static_cast<int64_t>(parts.size()));
+    for (const Part& other : parts)
+      if (other.schema == part.schema) return;
+    parts.push_back(std::move(part));
   }
   static const Json& schemas(const Json& value, const Part& part, std::string_view keyword) {
-    if (!value.is_array() || value.empty())
-      refuse(part.place, keyword, "must be a list of schemas, at least one");
+    if (!value.is_array() || value.empty()) part.refuse(keyword, "must be a list of schemas, at least one");
     return value;
   }
 
@@ -342,7 +191,7 @@ class Compiler {
   NodeId value(Conjunction conjunction) {
     if (conjunction.never) return kNever;
     if (conjunction.parts.empty() && conjunction.alternatives.empty()) return any();
-    spend(static_cast<int64_t>(conjunction.parts.size() + conjunction.seen.size()));
+    spend(static_cast<int64_t>(1 + conjunction.parts.size()));
     const auto [place, is_new] = values_.try_emplace(conjunction.key(), kNever);
     if (is_new) {
       place->second = choice({});
@@ -358,9 +207,9 @@ class Compiler {
     rest.alternatives.pop_back();
     std::vector<NodeId> nodes;
     for (size_t i = 0; i < alternatives.schema->size(); ++i) {
-      spend(static_cast<int64_t>(rest.parts.size() + rest.seen.size()));
+      spend(static_cast<int64_t>(1 + rest.parts.size()));
       Conjunction one = rest;
-      flatten(child(alternatives, std::to_string(i), (*alternatives.schema)[i]), one);
+      flatten(alternatives.child(std::to_string(i), (*alternatives.schema)[i]), one);
       nodes.push_back(value(std::move(one)));
     }
     return nodes;
@@ -385,8 +234,8 @@ class Compiler {
   static Type type_named(const Json& name, const Part& part) {
     for (int type = 0; type < kTypes; ++type)
       if (name == kTypeNames[static_cast<size_t>(type)]) return static_cast<Type>(type);
-    refuse(part.place, "type",
-           "must be null, boolean, integer, number, string, array or object, or a list of these");
+    part.refuse("type",
+                "must be null, boolean, integer, number, string, array or object, or a list of these");
   }
 
   // Those that every part admits.
@@ -395,7 +244,7 @@ class Compiler {
     types.fill(true);
     bool given = false;
     for (const Part& part : parts) {
-      const Json* type = find(part, "type");
+      const Json* type = part.find("type");
       if (type == nullptr) continue;
       given = true;
       std::array<bool, kTypes> own{};
@@ -404,19 +253,18 @@ class Compiler {
       else
         own[type_named(*type, part)] = true;
       own[kInteger] |= own[kNumber];
-      if (const Json* nullable = find(part, "nullable")) own[kNull] |= *nullable == Json(true);
+      if (const Json* nullable = part.find("nullable")) own[kNull] |= *nullable == Json(true);
       for (size_t i = 0; i < kTypes; ++i) types[i] = types[i] && own[i];
     }
     if (given) return types;
     std::array<bool, kTypes> spoken{};
     for (const Part& part : parts)
       for (const auto& [keyword, value] : part.schema->items()) {
-        const auto known = kKeywords.find(keyword);
-        if (known == kKeywords.end()) continue;
-        if (known->second == Scope::number) spoken[kNumber] = spoken[kInteger] = true;
-        if (known->second == Scope::string) spoken[kString] = true;
-        if (known->second == Scope::array) spoken[kArray] = true;
-        if (known->second == Scope::object) spoken[kObject] = true;
+        const auto scope = scope_of(keyword);
+        if (scope == Scope::number) spoken[kNumber] = spoken[kInteger] = true;
+        if (scope == Scope::string) spoken[kString] = true;
+        if (scope == Scope::array) spoken[kArray] = true;
+        if (scope == Scope::object) spoken[kObject] = true;
         if (keyword == "nullable" && value == Json(true)) spoken[kNull] = true;
       }
     spoken[kNull] = spoken[kNull] && std::count(spoken.begin(), spoken.end(), true) > 1;
@@ -458,22 +306,20 @@ class Compiler {
     bool nullable = false;
     for (const Part& part : parts) {
       for (const auto& [keyword, value] : part.schema->items()) {
-        const auto known = kKeywords.find(keyword);
-        if (known != kKeywords.end() && known->second != Scope::all && known->second != Scope::annotation &&
-            known->second != Scope::combination)
-          refuse(part.place, keyword,
-                 "cannot be enforced beside enum or const: leave out the values that it forbids");
+        const auto scope = scope_of(keyword);
+        if (scope != Scope::all && scope != Scope::annotation && scope != Scope::combination)
+          part.refuse(keyword,
+                      "cannot be enforced beside enum or const: leave out the values that it forbids");
       }
-      if (const Json* list = find(part, "enum")) {
-        if (!list->is_array() || list->empty())
-          refuse(part.place, "enum", "must be a list of values, at least one");
+      if (const Json* list = part.find("enum")) {
+        if (!list->is_array() || list->empty()) part.refuse("enum", "must be a list of values, at least one");
         std::vector<const Json*> own;
         for (const Json& value : *list) own.push_back(&value);
         spend(static_cast<int64_t>(own.size()));
         keep(own);
       }
-      if (const Json* constant = find(part, "const")) keep({constant});
-      if (const Json* or_null = find(part, "nullable")) nullable |= *or_null == Json(true);
+      if (const Json* constant = part.find("const")) keep({constant});
+      if (const Json* or_null = part.find("nullable")) nullable |= *or_null == Json(true);
     }
     std::vector<NodeId> nodes;
     std::vector<std::string> scalars;
@@ -521,18 +367,17 @@ class Compiler {
     std::string pattern;
     for (const char* name : {"pattern", "format"})
       each(parts, name, [&](const Json& value, const Part& part) {
-        if (!value.is_string()) refuse(part.place, name, "must be a string");
+        if (!value.is_string()) part.refuse(name, "must be a string");
         auto own = value.get<std::string>();
         if (name == std::string_view("format")) {
           own = pattern_of_format(own);
           if (own.empty())
-            refuse(part.place, name,
-                   fmt::format("is {}, which cannot be enforced: leave it out, or use one of {}",
-                               model::in_quotes(value.get_ref<const std::string&>()), kFormats));
+            part.refuse(name, fmt::format("is {}, which cannot be enforced: leave it out, or use one of {}",
+                                          model::in_quotes(value.get_ref<const std::string&>()), kFormats));
         }
         if (by != nullptr && own != pattern)
-          refuse(part.place, name,
-                 "cannot be enforced beside another pattern or format: write one pattern for both");
+          part.refuse(name,
+                      "cannot be enforced beside another pattern or format: write one pattern for both");
         by      = &part;
         keyword = name;
         pattern = std::move(own);
@@ -541,7 +386,7 @@ class Compiler {
     const std::string key = fmt::format("string {} {} {}", min, max.value_or(-1), pattern);
     return shared(key, [&, min = min, max = max] {
       auto dfa = compile_string_pattern(pattern, {min, max}, budget_);
-      if (!dfa) refuse(by->place, keyword, "cannot be enforced: " + dfa.error().message);
+      if (!dfa) by->refuse(keyword, "cannot be enforced: " + dfa.error().message);
       return add(JsonGrammar::Regular{*std::move(dfa)});
     });
   }
@@ -552,21 +397,19 @@ class Compiler {
     each(parts, "multipleOf", [&](const Json& value, const Part& part) {
       if (!value.is_number() || value.get<double>() < 1 || value.get<double>() > 1000 ||
           value.get<double>() != std::floor(value.get<double>()))
-        refuse(part.place, "multipleOf", "cannot be enforced unless it is a whole number from 1 to 1000");
+        part.refuse("multipleOf", "cannot be enforced unless it is a whole number from 1 to 1000");
       multiple = std::lcm(multiple, value.get<int64_t>());
       if (multiple > 1000)
-        refuse(part.place, "multipleOf",
-               "and others together cannot be enforced: their common multiple is above 1000");
+        part.refuse("multipleOf",
+                    "and others together cannot be enforced: their common multiple is above 1000");
       range.integer = true;
     });
     range.multiple_of = multiple;
     const auto bound  = [&](const char* keyword, bool exclusive, bool lower,
                            std::optional<NumberBound>& into) {
       each(parts, keyword, [&](const Json& value, const Part& part) {
-        if (!value.is_number()) refuse(part.place, keyword, "must be a number");
+        if (!value.is_number()) part.refuse(keyword, "must be a number");
         NumberBound own{plain_decimal(value.dump()), exclusive};
-        if (own.decimal.empty())
-          refuse(part.place, keyword, "cannot be enforced: it takes more than 40 digits");
         if (into) {
           const int order = compare_decimals(own.decimal, into->decimal);
           if (order == 0 ? !exclusive : (order < 0) == lower) return;
@@ -617,19 +460,19 @@ class Compiler {
       first = std::max(first, schemas(value, part, "prefixItems").size());
     });
     each(parts, "items", [&](const Json& value, const Part& part) {
-      if (value.is_array()) refuse(part.place, "items", "must be one schema: for a tuple use prefixItems");
-      rest.push_back(child(part, "items", value));
+      if (value.is_array()) part.refuse("items", "must be one schema: for a tuple use prefixItems");
+      rest.push_back(part.child("items", value));
     });
     if (max) first = std::min(first, static_cast<size_t>(*max));
     for (size_t i = 0; i < first; ++i) {
       Parts item;
       for (const Part& part : parts) {
         spend(1);
-        const Json* prefix = find(part, "prefixItems");
+        const Json* prefix = part.find("prefixItems");
         if (prefix != nullptr && i < prefix->size())
-          item.push_back(child(child(part, "prefixItems", *prefix), std::to_string(i), (*prefix)[i]));
-        else if (const Json* items = find(part, "items"))
-          item.push_back(child(part, "items", *items));
+          item.push_back(part.child("prefixItems", *prefix).child(std::to_string(i), (*prefix)[i]));
+        else if (const Json* items = part.find("items"))
+          item.push_back(part.child("items", *items));
       }
       array.first.push_back(value(item));
     }
@@ -650,34 +493,34 @@ class Compiler {
     Parts others;
     bool has_names = false;
     each(parts, "properties", [&](const Json& value, const Part& part) {
-      if (!value.is_object()) refuse(part.place, "properties", "must be an object");
+      if (!value.is_object()) part.refuse("properties", "must be an object");
       has_names = true;
       for (const auto& [name, schema] : value.items()) named(name);
     });
     each(parts, "additionalProperties", [&](const Json& value, const Part& part) {
-      others.push_back(child(part, "additionalProperties", value));
+      others.push_back(part.child("additionalProperties", value));
     });
     each(parts, "required", [&](const Json& value, const Part& part) {
       const bool are_names =
           value.is_array() &&
           std::all_of(value.begin(), value.end(), [](const Json& name) { return name.is_string(); });
-      if (!are_names) refuse(part.place, "required", "must be a list of names");
+      if (!are_names) part.refuse("required", "must be a list of names");
       for (const Json& name : value) named(name.get_ref<const std::string&>()).required = true;
     });
     std::vector<Parts> schemas_of(object.properties.size());
     for (const Part& part : parts) {
       std::vector<const Json*> own(object.properties.size());
-      const Json* properties = find(part, "properties");
+      const Json* properties = part.find("properties");
       if (properties != nullptr)
         for (const auto& [name, schema] : properties->items()) own[index[name]] = &schema;
-      const Json* additional = find(part, "additionalProperties");
+      const Json* additional = part.find("additionalProperties");
       for (size_t i = 0; i < own.size(); ++i) {
         spend(1);
         if (own[i] != nullptr)
           schemas_of[i].push_back(
-              child(child(part, "properties", *properties), object.properties[i].name, *own[i]));
+              part.child("properties", *properties).child(object.properties[i].name, *own[i]));
         else if (additional != nullptr)
-          schemas_of[i].push_back(child(part, "additionalProperties", *additional));
+          schemas_of[i].push_back(part.child("additionalProperties", *additional));
       }
     }
     for (size_t i = 0; i < schemas_of.size(); ++i) object.properties[i].value = value(schemas_of[i]);
@@ -692,13 +535,13 @@ class Compiler {
                                         [](const auto& property) { return property.required; });
     each(parts, "minProperties", [&](const Json& value, const Part& part) {
       if (count(value, part, "minProperties") > required)
-        refuse(part.place, "minProperties", "cannot be enforced: name the properties in required");
+        part.refuse("minProperties", "cannot be enforced: name the properties in required");
     });
     each(parts, "maxProperties", [&](const Json& value, const Part& part) {
       if (object.others != kNever ||
           count(value, part, "maxProperties") < static_cast<int64_t>(object.properties.size()))
-        refuse(part.place, "maxProperties",
-               "cannot be enforced: name the properties and set additionalProperties to false");
+        part.refuse("maxProperties",
+                    "cannot be enforced: name the properties and set additionalProperties to false");
     });
   }
 
@@ -714,11 +557,11 @@ class Compiler {
 
 Result<std::shared_ptr<const JsonGrammar>> compile_json_schema(std::string_view schema) {
   try {
-    const Json document = parse(schema);
+    const Json document = parse_schema(schema);
     Compiler compiler;
     const NodeId root = compiler.schema(document);
     return std::make_shared<const JsonGrammar>(std::move(compiler).finish(root));
-  } catch (const Refused& refused) {
+  } catch (const SchemaRefused& refused) {
     return Error{refused.message};
   }
 }
@@ -731,13 +574,13 @@ Result<std::shared_ptr<const JsonGrammar>> compile_named_schemas(std::span<const
     std::vector<NodeId> calls;
     for (const auto& [own, schema] : named) {
       name                   = own;
-      const NodeId arguments = compiler.schema(documents.emplace_back(parse(schema)));
+      const NodeId arguments = compiler.schema(documents.emplace_back(parse_schema(schema)));
       calls.push_back(compiler.object(
           {{"name", compiler.literal(canonical_json_string(own)), true}, {"arguments", arguments, true}}));
     }
     const NodeId root = compiler.choice(std::move(calls));
     return std::make_shared<const JsonGrammar>(std::move(compiler).finish(root));
-  } catch (const Refused& refused) {
+  } catch (const SchemaRefused& refused) {
     return Error{fmt::format("{}: {}", model::in_quotes(name), refused.message)};
   }
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <compare>
+#include <cstdlib>
 #include <tuple>
 #include <vector>
 
+#include "core/expect.h"
 #include "engine/string_pattern.h"
 
 namespace fathom::engine {
@@ -13,6 +15,7 @@ namespace {
 
 constexpr int kMaxDigits            = 15;  // of a bounded number: what a double holds exactly
 constexpr std::string_view kLargest = "9223372036854775807";
+constexpr int kMaxExponent          = 400;
 
 // The absolute value of a bound.
 struct Magnitude {
@@ -182,27 +185,24 @@ int compare_decimals(std::string_view a, std::string_view b) {
 }
 
 std::string plain_decimal(std::string_view number) {
-  constexpr int kMaxPlain = 40;
-  const bool negative     = number.starts_with('-');
+  const bool negative = number.starts_with('-');
   number.remove_prefix(negative);
   const size_t e = std::min(number.find_first_of("eE"), number.size());
   int exponent   = 0;
   if (e < number.size()) {
     std::string_view text = number.substr(e + 1);
     text.remove_prefix(text.starts_with('+'));
-    if (std::from_chars(text.data(), text.data() + text.size(), exponent).ec != std::errc{}) return "";
+    std::from_chars(text.data(), text.data() + text.size(), exponent);
   }
+  FATHOM_EXPECT(std::abs(exponent) <= kMaxExponent, "a number beyond double's range");
   std::string digits(number.substr(0, e));
-  const size_t point = std::min(digits.find('.'), digits.size());
-  if (point < digits.size()) digits.erase(point, 1);
-  if (std::abs(exponent) > kMaxPlain) return "";
-  const int64_t at = static_cast<int64_t>(point) + exponent;  // of the point, in `digits`
-  if (at < 0) digits.insert(0, static_cast<size_t>(-at), '0');
-  const auto cut = static_cast<size_t>(std::max<int64_t>(at, 0));
-  if (cut > digits.size()) digits.append(cut - digits.size(), '0');
-  if (digits.size() > kMaxPlain) return "";
-  std::string plain = (negative ? "-" : "") + (cut == 0 ? "0" : digits.substr(0, cut));
-  return cut < digits.size() ? plain + "." + digits.substr(cut) : plain;
+  auto point = static_cast<int>(std::min(digits.find('.'), digits.size()));
+  if (point < static_cast<int>(digits.size())) digits.erase(static_cast<size_t>(point), 1);
+  point += exponent;
+  if (point <= 0) digits.insert(0, static_cast<size_t>(1 - point), '0');
+  const auto whole = static_cast<size_t>(std::max(point, 1));
+  if (whole > digits.size()) digits.append(whole - digits.size(), '0');
+  return (negative ? "-" : "") + digits.substr(0, whole) + "." + digits.substr(whole);
 }
 
 }  // namespace fathom::engine

@@ -12,7 +12,7 @@
 namespace fathom::engine {
 
 struct NumberBound {
-  std::string decimal;     // "-12.5": no exponent
+  std::string decimal;     // of plain_decimal()
   bool exclusive = false;  // the bound itself is out
 };
 
@@ -31,7 +31,7 @@ std::optional<ByteDfa> compile_number_range(const NumberRange& range, CompileBud
 // -1, 0 or 1: the first is less, equal, greater.
 int compare_decimals(std::string_view a, std::string_view b);
 
-// A JSON number without its exponent, "" when it would take more than 40 digits.
+// A double as JSON writes it, without exponent: "1.5e3" is "1500.".
 std::string plain_decimal(std::string_view number);
 
 }  // namespace fathom::engine

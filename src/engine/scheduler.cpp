@@ -29,6 +29,7 @@ std::unique_ptr<Sequence> Scheduler::leave_waiting(Sequence& sequence) {
 
 StepPlan Scheduler::plan() {
   StepPlan plan;
+  plan.entries.reserve(running_.size() + 8);
   int64_t budget = config_.chunked_prefill ? config_.step_tokens : std::numeric_limits<int64_t>::max();
   plan_decodes(plan, budget);
   plan_prompts(plan, budget);
@@ -150,7 +151,8 @@ bool Scheduler::admit(Sequence& sequence, StepPlan& plan, int64_t& budget) {
   sequence.computed = sequence.scheduled = hit;
   if (sequence.admissions++ == 0) {
     sequence.cached_tokens = hit;
-    counters_.prefix_queried_tokens += sequence.prompt_tokens();
+    counters_.prompt_tokens += sequence.prompt_tokens();
+    counters_.prefix_queried_tokens += config_.prefix_cache ? sequence.prompt_tokens() : 0;
     counters_.prefix_hit_tokens += hit;
   }
   schedule(sequence, plan, budget);

@@ -38,8 +38,10 @@ struct StepPlan {
   }
 };
 
+// Of prompts: once a request, when it first begins to run.
 struct SchedulerCounters {
-  int64_t preemptions = 0, prefix_queried_tokens = 0, prefix_hit_tokens = 0;
+  int64_t prompt_tokens = 0, prefix_queried_tokens = 0, prefix_hit_tokens = 0;
+  int64_t preemptions = 0;
 };
 
 class Scheduler {

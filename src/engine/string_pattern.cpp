@@ -156,14 +156,23 @@ class Nfa {
   }
 
   void add_characters(CodePoints range, State from, State to) {
-    for (; range.first <= range.last && range.first <= '\\'; ++range.first) {
-      const std::string escape = canonical_json_escape(static_cast<uint8_t>(range.first));
-      std::vector<std::pair<uint8_t, uint8_t>> bytes;
-      for (const char c : escape) bytes.push_back({static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
-      if (escape.empty()) bytes.push_back({range.first, range.first});
-      add_bytes(bytes, from, to);
+    while (range.first <= range.last) {
+      uint32_t last = range.first;  // of a run that is spelt alike
+      if (const std::string escape = escape_of(range.first); !escape.empty()) {
+        std::vector<std::pair<uint8_t, uint8_t>> bytes;
+        for (const char c : escape) bytes.push_back({static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
+        add_bytes(bytes, from, to);
+      } else {
+        for (const uint32_t end : {uint32_t{'"'} - 1, uint32_t{'\\'} - 1, kLastCodePoint})
+          if (last = std::min(end, range.last); range.first <= end) break;
+        add_utf8(range.first, last, from, to);
+      }
+      range.first = last + 1;
     }
-    if (range.first <= range.last) add_utf8(range.first, range.last, from, to);
+  }
+
+  static std::string escape_of(uint32_t character) {
+    return character <= '\\' ? canonical_json_escape(static_cast<uint8_t>(character)) : "";
   }
 
   CompileBudget& budget_;

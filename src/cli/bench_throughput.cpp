@@ -1,0 +1,104 @@
+// fathom bench throughput: how many tokens a second the engine makes of requests that are all there at once,
+// by the definitions of `vllm bench throughput`.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/bundled_model.h"
+#include "cli/engine_flags.h"
+#include "cli/load_flags.h"
+#include "cli/usage.h"
+#include "lab/json_text.h"
+#include "lab/record.h"
+#include "model/tokenizer.h"
+#include "serve/load_run.h"
+
+namespace fathom::cli {
+namespace {
+
+struct ThroughputFlags {
+  std::string model, output_json;
+  WorkloadFlags workload;
+  EngineFlags engine;
+};
+
+std::vector<serve::LoadRequest> requests_of(const ThroughputFlags& flags, const std::string& folder) {
+  auto requests = value_or_usage_error(serve::make_workload(
+      workload_spec(flags.workload), workload_count(flags.workload), flags.workload.seed));
+  if (std::any_of(requests.begin(), requests.end(), [](const auto& r) { return !r.text.empty(); })) {
+    const auto tokenizer = value_or_usage_error(
+        model::Tokenizer::load((std::filesystem::path(folder) / "tokenizer.json").string()));
+    value_or_usage_error(serve::write_as_ids(requests, tokenizer));
+  }
+  return requests;
+}
+
+int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {
+  const std::string folder = model_folder(flags.model).string();
+  const auto requests      = requests_of(flags, folder);
+  auto config              = flags.engine.chosen();
+  // Nothing is turned away: the queue is the workload.
+  config.max_queued_requests = static_cast<int64_t>(requests.size());
+  config.max_queued_tokens   = 0;
+  for (const auto& request : requests) {
+    config.max_queued_tokens += request.input_tokens;
+    config.max_context = std::max(config.max_context, request.input_tokens + request.output_tokens);
+  }
+  config.kv_tokens  = std::max(config.kv_tokens, config.max_context);
+  const auto engine = make_engine(folder, config);
+  const auto target = serve::engine_target(*engine, {});
+
+  const Interruption interruption;
+  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
+  const std::vector<double> now(requests.size(), 0.0);
+  const auto run = serve::run_load(*target, requests, now, watched(display, folder, 0));
+  display.clear();
+  const auto sum       = serve::summarize(run.requests, run.duration_s);
+  const int64_t tokens = sum.input_tokens + sum.output_tokens;
+  if (run.interrupted)
+    fmt::print(stderr, "Interrupted: the numbers are of what had been answered by then.\n");
+  if (sum.failed > 0) fmt::print(stderr, "{} requests failed; the first: {}\n", sum.failed, sum.first_error);
+  fmt::print("Throughput: {:.2f} requests/s, {:.2f} total tokens/s, {:.2f} output tokens/s\n",
+             sum.request_throughput, sum.total_token_throughput, sum.output_throughput);
+  fmt::print("Total num prompt tokens:  {}\nTotal num output tokens:  {}\n", sum.input_tokens,
+             sum.output_tokens);
+  if (!flags.output_json.empty())
+    lab::write_file_whole(flags.output_json,
+                          lab::json_text({{"elapsed_time", sum.duration_s},
+                                          {"num_requests", sum.completed},
+                                          {"failed", sum.failed},
+                                          {"unfinished", sum.unfinished},
+                                          {"total_num_tokens", tokens},
+                                          {"total_num_prompt_tokens", sum.input_tokens},
+                                          {"total_num_output_tokens", sum.output_tokens},
+                                          {"requests_per_second", sum.request_throughput},
+                                          {"tokens_per_second", sum.total_token_throughput},
+                                          {"output_tokens_per_second", sum.output_throughput}}));
+  return sum.completed > 0 ? 0 : 3;
+}
+
+}  // namespace
+
+void add_bench_throughput(CLI::App& bench, int& exit_code, EngineFactory make_engine) {
+  auto flags = std::make_shared<ThroughputFlags>();
+  CLI::App& verb =
+      *bench.add_subcommand("throughput", "Requests all at once, in process, as vllm bench throughput");
+  verb.add_option("--model", flags->model,
+                  "Folder with config.json and *.safetensors (default: the bundled model)");
+  add_workload_flags(verb, flags->workload);
+  add_engine_flags(verb, flags->engine);
+  verb.add_option("--output-json", flags->output_json, "Write the numbers to this file");
+  verb.callback([flags, make_engine = std::move(make_engine), &exit_code] {
+    exit_code = throughput(*flags, make_engine);
+  });
+}
+
+}  // namespace fathom::cli

@@ -1,0 +1,194 @@
+#include "model/harmony_tools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "core/expect.h"
+
+namespace fathom::model {
+namespace {
+
+using Json = nlohmann::ordered_json;  // properties come in the order they were written in
+
+const Json* member(const Json& schema, const char* key) {
+  if (!schema.is_object()) return nullptr;
+  const auto found = schema.find(key);
+  return found == schema.end() ? nullptr : &*found;
+}
+
+// A member that is a text; null where it is none or something else.
+const std::string* text_of(const Json& schema, const char* key) {
+  const Json* value = member(schema, key);
+  return value && value->is_string() ? &value->get_ref<const std::string&>() : nullptr;
+}
+
+const Json* array_of(const Json& schema, const char* key) {
+  const Json* value = member(schema, key);
+  return value && value->is_array() ? value : nullptr;
+}
+
+bool is_enum(const Json& schema) {
+  const Json* values = array_of(schema, "enum");
+  return values && !values->empty();
+}
+
+// "" where there is none. Where a property stands, one of an enum's texts comes without quotes.
+std::string default_text(const Json& schema, bool of_property) {
+  const Json* value = member(schema, "default");
+  if (!value) return "";
+  if (!value->is_string() || (is_enum(schema) && !of_property)) return "default: " + value->dump();
+  const auto& text = value->get_ref<const std::string&>();
+  return is_enum(schema) ? "default: " + text : "default: \"" + text + "\"";
+}
+
+std::string type_of(const Json& schema, const std::string& indent);
+
+std::string nullable_type_of(const Json& schema, const std::string& indent) {
+  std::string type     = type_of(schema, indent);
+  const Json* nullable = member(schema, "nullable");
+  if (nullable && *nullable == true && type.find("null") == std::string::npos) type += " | null";
+  return type;
+}
+
+// One of `oneOf`, and what is said of it behind it.
+std::string variant_text(const Json& variant, const std::string& indent, const std::string* description,
+                         bool of_property) {
+  std::string text         = nullable_type_of(variant, indent + "   ");
+  const std::string preset = default_text(variant, of_property);
+  std::string comment      = description ? *description : "";
+  if (description && !preset.empty()) comment += " ";
+  comment += preset;
+  return description || !preset.empty() ? text + " // " + comment : text;
+}
+
+std::string union_text(const Json& variants, const std::string& indent) {
+  std::string text;
+  for (const Json& variant : variants)
+    text += fmt::format("\n{} | {}", indent,
+                        variant_text(variant, indent, text_of(variant, "description"), false));
+  return text;
+}
+
+std::string property_union_text(const std::string& name, const Json& schema, const Json& variants,
+                                const std::string& indent) {
+  // Said once: not here where the first variant says it, not there where it is said here.
+  const std::string* description = text_of(schema, "description");
+  const std::string* first       = variants.empty() ? nullptr : text_of(variants[0], "description");
+  const bool above               = description && !(first && *first == *description);
+  std::string text;
+  if (above) text += fmt::format("{}// {}\n", indent, *description);
+  const std::string preset = default_text(schema, true);
+  if (!preset.empty()) text += fmt::format("{}// {}\n", indent, preset);
+  text += fmt::format("{}{}:\n", indent, name);
+  for (size_t i = 0; i < variants.size(); ++i) {
+    const std::string* own = text_of(variants[i], "description");
+    if (own && ((i == 0 && above) || (description && *own == *description))) own = nullptr;
+    text += fmt::format("{} | {}\n", indent, variant_text(variants[i], indent, own, true));
+  }
+  return text + indent + ",\n";
+}
+
+std::string property_text(const std::string& name, const Json& schema, const std::string& indent) {
+  std::string text;
+  if (const auto* title = text_of(schema, "title")) text += fmt::format("{0}// {1}\n{0}//\n", indent, *title);
+  const auto* description = text_of(schema, "description");
+  if (description && !member(schema, "oneOf")) text += fmt::format("{}// {}\n", indent, *description);
+  if (const Json* examples = array_of(schema, "examples"); examples && !examples->empty()) {
+    text += indent + "// Examples:\n";
+    for (const Json& example : *examples)
+      if (example.is_string())
+        text += fmt::format("{}// - \"{}\"\n", indent, example.get_ref<const std::string&>());
+  }
+  if (const Json* variants = array_of(schema, "oneOf"))
+    return text + property_union_text(name, schema, *variants, indent);
+  text += fmt::format("{}{}: {},", indent, name, nullable_type_of(schema, indent + "    "));
+  const std::string preset = member(schema, "oneOf") ? "" : default_text(schema, true);
+  return text + (preset.empty() ? "\n" : " // " + preset + "\n");
+}
+
+std::string object_text(const Json& schema, const std::string& indent) {
+  std::string text;
+  if (const auto* description = text_of(schema, "description"))
+    text += fmt::format("{}// {}\n", indent, *description);
+  text += "{\n";
+  std::set<std::string> required;
+  if (const Json* names = array_of(schema, "required"))
+    for (const Json& name : *names)
+      if (name.is_string()) required.insert(name.get<std::string>());
+  if (const Json* properties = member(schema, "properties"); properties && properties->is_object())
+    for (const auto& [name, property] : properties->items())
+      text += property_text(required.contains(name) ? name : name + "?", property, indent);
+  return text + indent + "}";
+}
+
+std::string type_of(const Json& schema, const std::string& indent) {
+  if (const Json* variants = array_of(schema, "oneOf")) return union_text(*variants, indent);
+  if (const Json* types = array_of(schema, "type")) {
+    std::string text;
+    for (const Json& type : *types)
+      if (type.is_string())
+        text += (text.empty() ? "" : " | ") + (type == "integer" ? "number" : type.get<std::string>());
+    return text.empty() ? "any" : text;
+  }
+  const std::string* type = text_of(schema, "type");
+  if (!type) return "any";
+  if (*type == "object") return object_text(schema, indent);
+  if (*type == "number" || *type == "integer") return "number";
+  if (*type == "boolean") return "boolean";
+  if (*type == "array") {
+    const Json* items = member(schema, "items");
+    return items ? type_of(*items, indent) + "[]" : "Array<any>";
+  }
+  if (*type != "string") return "any";
+  std::string text;
+  if (const Json* values = array_of(schema, "enum"))
+    for (const Json& value : *values)
+      if (value.is_string())
+        text += (text.empty() ? "\"" : " | \"") + value.get_ref<const std::string&>() + "\"";
+  return text.empty() ? "string" : text;
+}
+
+// Every line of it behind "// ".
+std::string comment(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const size_t end      = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (end < text.size() && line.ends_with('\r')) line.remove_suffix(1);
+    lines += fmt::format("// {}\n", line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string function_text(const NamedSchema& function) {
+  if (function.schema.empty())
+    return fmt::format("{}type {} = () => any;\n\n", comment(function.description), function.name);
+  const Json parameters = Json::parse(function.schema, nullptr, false);
+  FATHOM_EXPECT(!parameters.is_discarded(), "a function's parameters must have been checked to be JSON");
+  return fmt::format("{}type {} = (_: {}) => any;\n\n", comment(function.description), function.name,
+                     type_of(parameters, ""));
+}
+
+}  // namespace
+
+std::string harmony_developer_text(std::string_view instructions, std::span<const NamedSchema> functions,
+                                   const NamedSchema* response) {
+  std::vector<std::string> sections;
+  if (!instructions.empty()) sections.push_back(fmt::format("# Instructions\n\n{}", instructions));
+  if (!functions.empty()) {
+    std::string tools = "# Tools\n\n## functions\n\nnamespace functions {\n\n";
+    for (const NamedSchema& function : functions) tools += function_text(function);
+    sections.push_back(tools + "} // namespace functions");
+  }
+  if (response)
+    sections.push_back(fmt::format("# Response Formats\n\n## {}\n\n{}{}", response->name,
+                                   comment(response->description), response->schema));
+  return fmt::format("{}", fmt::join(sections, "\n\n"));
+}
+
+}  // namespace fathom::model

@@ -1,0 +1,85 @@
+// For tests: an HttpExchange that keeps what was answered, and runs posted work when told to.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "serve/http.h"
+
+namespace fathom::serve {
+
+class FakeExchange : public HttpExchange {
+ public:
+  void respond(int status, std::vector<HttpHeader> headers, std::string body) override {
+    record(status, std::move(headers));
+    text += body;
+    ended = true;
+  }
+  void begin_stream(int status, std::vector<HttpHeader> headers) override {
+    record(status, std::move(headers));
+    streaming = true;
+  }
+  void write(std::string piece) override {
+    misuse |= ended || !streaming;
+    ++calls;
+    text += piece;
+    writes.push_back(std::move(piece));
+  }
+  void end() override {
+    misuse |= ended || !streaming;
+    ++calls;
+    ended = true;
+  }
+  void post(std::function<void()> work) override {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+  }
+  void on_gone(std::function<void()> gone) override { gone_ = std::move(gone); }
+
+  // All work that was posted, and what it posts.
+  void run() {
+    while (true) {
+      std::function<void()> work;
+      {
+        const std::lock_guard lock(mutex_);
+        if (work_.empty()) return;
+        work = std::move(work_.front());
+        work_.pop_front();
+      }
+      work();
+    }
+  }
+  void leave() {
+    if (auto gone = std::exchange(gone_, nullptr); gone && !ended) gone();
+  }
+
+  std::string header(std::string_view name) const {
+    return std::string(HttpRequest{.headers = headers}.header(name));
+  }
+
+  int status = 0;  // 0: nothing was answered
+  std::vector<HttpHeader> headers;
+  std::string text;                 // body, or the whole stream
+  std::vector<std::string> writes;  // of a stream
+  bool streaming = false, ended = false;
+  bool misuse = false;  // answered twice, written to before its beginning or after its end
+  int calls   = 0;      // of what sends something
+
+ private:
+  void record(int code, std::vector<HttpHeader> given) {
+    misuse |= status != 0;
+    ++calls;
+    status  = code;
+    headers = std::move(given);
+  }
+
+  std::mutex mutex_;
+  std::deque<std::function<void()>> work_;
+  std::function<void()> gone_;
+};
+
+}  // namespace fathom::serve

@@ -1,0 +1,439 @@
+#include "serve/metrics.h"
+
+#include <fmt/format.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/expect.h"
+
+namespace fathom::serve {
+namespace {
+
+using engine::GeneratorStats;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+using Label  = ClientMetric::Label;
+using Labels = std::vector<Label>;
+
+// vLLM's buckets, and finer ones: below 10 ms, and where its own begin later, up to those.
+constexpr double kFirstTokenBounds[] = {.0001, .0002, .0005, .001, .0015, .002, .003, .004, .005, .0075,
+                                        .01,   .02,   .04,   .06,  .08,   .1,   .25,  .5,   .75,  1,
+                                        2.5,   5,     7.5,   10,   20,    40,   80,   160,  640,  2560};
+constexpr double kPhaseBounds[]  = {.0001, .0002, .0005, .001, .002, .003, .005, .0075, .01,  .02, .05, .1,
+                                    .2,    .3,    .5,    .8,   1,    1.5,  2,    2.5,   5,    10,  15,  20,
+                                    30,    40,    50,    60,   120,  240,  480,  960,   1920, 7680};
+constexpr double kChoiceBounds[] = {1, 2, 5, 10, 20};
+
+constexpr double kNanoseconds = 1e9;  // in a second
+
+// 1, 2, 5, 10, ... up to `largest`.
+std::vector<double> one_two_five(int64_t largest) {
+  std::vector<double> bounds;
+  for (double decade = 1; decade <= static_cast<double>(largest); decade *= 10)
+    for (const double step : {1., 2., 5.})
+      if (step * decade <= static_cast<double>(largest)) bounds.push_back(step * decade);
+  return bounds;
+}
+
+int64_t ns(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+// In whole units (nanoseconds, tokens), so that sums of histograms are exact and can be compared. Not
+// prometheus::Histogram: its sums are rounded, and each has its own lock, so that a reader may see a request
+// in one and not yet in the other.
+class Histogram {
+ public:
+  // `unit`: how many of the units observed are one of the bounds'.
+  explicit Histogram(std::span<const double> bounds, double unit = 1)
+      : bounds_(bounds.begin(), bounds.end()), unit_(unit), counts_(bounds.size() + 1) {}
+
+  void observe(int64_t value) {
+    const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), static_cast<double>(value) / unit_);
+    ++counts_[static_cast<size_t>(bound - bounds_.begin())];
+    sum_ += value;
+  }
+
+  void add(const TokenGaps& gaps) {
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += gaps.counts()[i];
+    sum_ += gaps.sum_ns();
+  }
+
+  std::optional<double> median() const {
+    uint64_t all = 0, below = 0;
+    for (const uint64_t count : counts_) all += count;
+    for (size_t i = 0; i < bounds_.size(); below += counts_[i++]) {
+      if (2 * (below + counts_[i]) < all || counts_[i] == 0) continue;
+      const double from = i == 0 ? 0 : bounds_[i - 1];
+      const double share =
+          (static_cast<double>(all) / 2 - static_cast<double>(below)) / static_cast<double>(counts_[i]);
+      return from + share * (bounds_[i] - from);
+    }
+    if (all == 0) return std::nullopt;
+    return bounds_.back();
+  }
+
+  ClientMetric::Histogram exported() const {
+    ClientMetric::Histogram histogram;
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      histogram.sample_count += counts_[i];
+      if (i < bounds_.size()) histogram.bucket.push_back({histogram.sample_count, bounds_[i]});
+    }
+    histogram.sample_sum = static_cast<double>(sum_) / unit_;
+    return histogram;
+  }
+
+ private:
+  std::vector<double> bounds_;
+  double unit_;
+  std::vector<uint64_t> counts_;  // by bucket; the last is of what is beyond all bounds
+  int64_t sum_ = 0;
+};
+
+// What we serve, as labels.
+constexpr std::string_view kRoutes[]   = {"/",
+                                          "/detokenize",
+                                          "/health",
+                                          "/live",
+                                          "/metrics",
+                                          "/openapi.json",
+                                          "/ping",
+                                          "/ready",
+                                          "/stats",
+                                          "/tokenize",
+                                          "/v1/chat/completions",
+                                          "/v1/completions",
+                                          "/v1/detokenize",
+                                          "/v1/health",
+                                          "/v1/models",
+                                          "/v1/responses",
+                                          "/v1/tokenize",
+                                          "/version",
+                                          "other"};
+constexpr std::string_view kStatuses[] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+
+size_t route_index(std::string_view route) {
+  if (route.starts_with("/v1/models/")) route = "/v1/models";  // one model, or a name that somebody made up
+  const auto* known = std::find(std::begin(kRoutes), std::end(kRoutes) - 1, route);
+  return static_cast<size_t>(known - std::begin(kRoutes));
+}
+
+// Everything that is counted here, to be copied in one moment.
+struct Counts {
+  explicit Counts(int64_t max_context)
+      : prompt_tokens(one_two_five(max_context)),
+        computed_tokens(prompt_tokens),
+        generated_tokens(prompt_tokens),
+        longest_tokens(prompt_tokens),
+        max_tokens(prompt_tokens) {}
+
+  Histogram queue{kPhaseBounds, kNanoseconds}, prefill = queue, decode = queue, inference = queue,
+                                               end_to_end = queue;
+  Histogram first_token{kFirstTokenBounds, kNanoseconds};
+  Histogram gap{kTokenGapBounds, kNanoseconds}, per_output_token = gap;
+  Histogram abandoned_in_queue = queue, abandoned_in_prefill = queue;
+  Histogram prompt_tokens, computed_tokens, generated_tokens, longest_tokens, max_tokens;
+  Histogram choices{kChoiceBounds};
+
+  std::array<std::array<int64_t, std::size(kStatuses)>, std::size(kRoutes)> responses{};
+  int64_t connections = 0, disconnects = 0;
+};
+
+// A metric's name among ours and, where it has one, among vLLM's. Of counters without "_total".
+struct Names {
+  std::string_view own, vllm = {};
+};
+
+// The families of one text.
+class Exposition {
+ public:
+  explicit Exposition(Labels common) : common_(std::move(common)) {}
+
+  void gauge(const Names& names, std::string_view help, double value) {
+    add(names, "", help, MetricType::Gauge, {metric({}, value)});
+  }
+  void info(const Names& names, std::string_view help, Labels labels) {
+    add(names, "", help, MetricType::Gauge, {metric(std::move(labels), 1)});
+  }
+  void counter(const Names& names, std::string_view help, int64_t value) {
+    add(names, "_total", help, MetricType::Counter, {metric({}, static_cast<double>(value))});
+  }
+  // One series for each value of a label.
+  template <class Number>
+  void counters(const Names& names, std::string_view help, const char* label,
+                std::span<const std::pair<std::string, Number>> values) {
+    std::vector<ClientMetric> metrics;
+    for (const auto& [of, value] : values)
+      metrics.push_back(metric({{label, of}}, static_cast<double>(value)));
+    add(names, "_total", help, MetricType::Counter, std::move(metrics));
+  }
+  void responses(const Counts& counts) {
+    std::vector<ClientMetric> metrics;
+    for (size_t route = 0; route < counts.responses.size(); ++route)
+      for (size_t status = 0; status < std::size(kStatuses); ++status)
+        if (const int64_t count = counts.responses[route][status]; count > 0)
+          metrics.push_back(
+              metric({{"route", std::string(kRoutes[route])}, {"status", std::string(kStatuses[status])}},
+                     static_cast<double>(count)));
+    add({"fathom_http_responses"}, "_total", "Answers whose head was sent, by path and class of status.",
+        MetricType::Counter, std::move(metrics));
+  }
+  void histogram(const Names& names, std::string_view help, const Histogram& histogram) {
+    add(names, "", help, MetricType::Histogram, {metric({}, histogram)});
+  }
+  void abandoned(const Counts& counts) {
+    add({"fathom_request_abandoned_seconds"}, "",
+        "From arrival to the end of requests that ended before their first token, by where they were.",
+        MetricType::Histogram,
+        {metric({{"phase", "queue"}}, counts.abandoned_in_queue),
+         metric({{"phase", "prefill"}}, counts.abandoned_in_prefill)});
+  }
+
+  std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  Labels labels(Labels more) const {
+    more.insert(more.begin(), common_.begin(), common_.end());
+    return more;
+  }
+  ClientMetric metric(Labels more, double value) const {
+    ClientMetric metric;
+    metric.label         = labels(std::move(more));
+    metric.counter.value = metric.gauge.value = value;  // the family's type says which is read
+    return metric;
+  }
+  ClientMetric metric(Labels more, const Histogram& histogram) const {
+    ClientMetric metric;
+    metric.label     = labels(std::move(more));
+    metric.histogram = histogram.exported();
+    return metric;
+  }
+  void add(const Names& names, std::string_view suffix, std::string_view help, MetricType type,
+           std::vector<ClientMetric> metrics) {
+    if (!names.vllm.empty())
+      families_.push_back({fmt::format("{}{}", names.vllm, suffix), std::string(help), type, metrics});
+    families_.push_back(
+        {fmt::format("{}{}", names.own, suffix), std::string(help), type, std::move(metrics)});
+  }
+
+  Labels common_;
+  std::vector<MetricFamily> families_;
+};
+
+using Series = std::vector<std::pair<std::string, int64_t>>;
+
+void add_requests(const GeneratorStats& stats, Exposition& to) {
+  to.gauge({"fathom_requests_running", "vllm:num_requests_running"}, "Requests in the running batch.",
+           static_cast<double>(stats.running));
+  to.gauge({"fathom_requests_waiting", "vllm:num_requests_waiting"}, "Requests in the queue.",
+           static_cast<double>(stats.waiting));
+  to.gauge({"fathom_waiting_tokens"}, "Prompt tokens of the requests in the queue.",
+           static_cast<double>(stats.waiting_tokens));
+  Series finished;
+  for (int reason = 0; reason < engine::kFinishReasons; ++reason)
+    finished.emplace_back(engine::name_of(static_cast<engine::FinishReason>(reason)),
+                          stats.finished[static_cast<size_t>(reason)]);
+  to.counters<int64_t>({"fathom_requests_finished", "vllm:request_success"},
+                       "Requests that ended, by why; an abort or an error is no success, whatever the name.",
+                       "finished_reason", finished);
+  to.counter({"fathom_preemptions", "vllm:num_preemptions"}, "Running requests sent back to the queue.",
+             stats.preemptions);
+}
+
+void add_tokens(const GeneratorStats& stats, Exposition& to) {
+  // Hits are of these prompts, so there are no more; nothing comes from another machine's cache.
+  const int64_t hits     = std::min(stats.prefix_hit_tokens, stats.prompt_tokens);
+  const Series by_source = {
+      {"local_compute", stats.prompt_tokens - hits}, {"local_cache_hit", hits}, {"external_kv_transfer", 0}};
+  to.counter({"fathom_prompt_tokens", "vllm:prompt_tokens"}, "Tokens of prompts that were taken on.",
+             stats.prompt_tokens);
+  to.counters<int64_t>({"fathom_prompt_tokens_by_source", "vllm:prompt_tokens_by_source"},
+                       "The same, by where their keys and values came from.", "source", by_source);
+  to.counter({"fathom_prompt_tokens_cached", "vllm:prompt_tokens_cached"},
+             "Tokens of prompts that were not computed anew.", hits);
+  to.counter({"fathom_generated_tokens", "vllm:generation_tokens"}, "Tokens written.",
+             stats.generated_tokens);
+  to.counter({"fathom_prefix_queried_tokens", "vllm:prefix_cache_queries"},
+             "Tokens looked up in the prefix cache, once for each admission.", stats.prefix_queried_tokens);
+  to.counter({"fathom_prefix_hit_tokens", "vllm:prefix_cache_hits"}, "Those of them that it held.",
+             stats.prefix_hit_tokens);
+}
+
+void add_engine(const GeneratorStats& stats, Exposition& to) {
+  to.counter({"fathom_steps"}, "Forward passes.", stats.steps);
+  to.counter({"fathom_step_rows"}, "Tokens computed in them.", stats.step_rows);
+  const std::pair<std::string, double> seconds[] = {
+      {"schedule", stats.schedule_s}, {"forward", stats.forward_s}, {"sample", stats.sample_s}};
+  to.counters<double>({"fathom_engine_seconds"}, "Where the engine's time went.", "part", seconds);
+
+  to.counter({"fathom_drafts", "vllm:spec_decode_num_drafts"}, "Drafts verified.", stats.drafts);
+  to.counter({"fathom_drafted_tokens", "vllm:spec_decode_num_draft_tokens"}, "Tokens in them.",
+             stats.drafted_tokens);
+  to.counter({"fathom_accepted_tokens", "vllm:spec_decode_num_accepted_tokens"},
+             "Drafted tokens that were right.", stats.accepted_tokens);
+  Series at;
+  for (const int64_t accepted : stats.accepted_at) at.emplace_back(std::to_string(at.size()), accepted);
+  to.counters<int64_t>({"fathom_accepted_tokens_per_pos", "vllm:spec_decode_num_accepted_tokens_per_pos"},
+                       "The same, by their place in the draft.", "position", at);
+}
+
+void add_cache(const GeneratorStats& stats, const ServeMetrics::Model& model, Exposition& to) {
+  to.gauge({"fathom_kv_pages"}, "Pages of the KV cache.", static_cast<double>(stats.pages));
+  to.gauge({"fathom_kv_pages_in_use"}, "Pages of it that requests hold.",
+           static_cast<double>(stats.pages_in_use));
+  to.gauge({"fathom_kv_usage_ratio", "vllm:kv_cache_usage_perc"}, "Share of the pages in use, 0 to 1.",
+           stats.pages == 0 ? 0 : static_cast<double>(stats.pages_in_use) / static_cast<double>(stats.pages));
+  to.info({"fathom_cache_config_info", "vllm:cache_config_info"}, "How the KV cache is set up.",
+          {{"block_size", std::to_string(model.page_tokens)},
+           {"num_gpu_blocks", std::to_string(stats.pages)},  // vLLM's name, wherever the pages lie
+           {"enable_prefix_caching", model.shares_prefixes ? "True" : "False"}});
+}
+
+void add_histograms(const Counts& counts, Exposition& to) {
+  to.histogram({"fathom_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"},
+               "From arrival to the first token.", counts.first_token);
+  to.histogram({"fathom_inter_token_latency_seconds", "vllm:inter_token_latency_seconds"},
+               "Between arrivals of tokens of one request.", counts.gap);
+  to.histogram({"fathom_time_per_output_token_seconds", "vllm:request_time_per_output_token_seconds"},
+               "Decode time over the tokens after the first; requests of one token are not in it.",
+               counts.per_output_token);
+  to.histogram({"fathom_request_e2e_seconds", "vllm:e2e_request_latency_seconds"},
+               "From arrival to end: queue + inference.", counts.end_to_end);
+  to.histogram({"fathom_request_queue_seconds", "vllm:request_queue_time_seconds"},
+               "From arrival until first scheduled.", counts.queue);
+  to.histogram({"fathom_request_inference_seconds", "vllm:request_inference_time_seconds"},
+               "From first scheduled to end: prefill + decode.", counts.inference);
+  to.histogram({"fathom_request_prefill_seconds", "vllm:request_prefill_time_seconds"},
+               "From first scheduled to the first token.", counts.prefill);
+  to.histogram({"fathom_request_decode_seconds", "vllm:request_decode_time_seconds"},
+               "From the first token to the end.", counts.decode);
+  to.abandoned(counts);
+
+  to.histogram({"fathom_request_prompt_tokens", "vllm:request_prompt_tokens"}, "Tokens of a prompt.",
+               counts.prompt_tokens);
+  to.histogram({"fathom_request_computed_tokens", "vllm:request_prefill_kv_computed_tokens"},
+               "Tokens of a prompt that were computed anew.", counts.computed_tokens);
+  to.histogram({"fathom_request_generated_tokens", "vllm:request_generation_tokens"},
+               "Tokens written for a request.", counts.generated_tokens);
+  to.histogram({"fathom_request_longest_tokens", "vllm:request_max_num_generation_tokens"},
+               "Tokens of the longest of a call's choices.", counts.longest_tokens);
+  to.histogram({"fathom_request_max_tokens", "vllm:request_params_max_tokens"},
+               "Tokens that a request may have at most.", counts.max_tokens);
+  to.histogram({"fathom_request_choices", "vllm:request_params_n"}, "Choices that a call asked for.",
+               counts.choices);
+}
+
+}  // namespace
+
+void TokenGaps::arrived(engine::TimePoint now) {
+  if (last_) {
+    const int64_t gap_ns = std::max<int64_t>(0, ns(now - *last_));
+    const auto* bound    = std::lower_bound(kTokenGapBounds.begin(), kTokenGapBounds.end(),
+                                            static_cast<double>(gap_ns) / kNanoseconds);
+    ++counts_[static_cast<size_t>(bound - kTokenGapBounds.begin())];
+    sum_ns_ += gap_ns;
+  }
+  last_ = now;
+}
+
+struct ServeMetrics::State {
+  Model model;
+  double started_s;  // since 1970
+  mutable std::mutex mutex;
+  Counts counts;
+};
+
+ServeMetrics::ServeMetrics(Model model) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t max_context               = model.max_context;
+  state_.reset(new State{std::move(model), now.count(), {}, Counts(max_context)});
+}
+
+ServeMetrics::~ServeMetrics() = default;
+
+void ServeMetrics::finished(const FinishedRequest& request) {
+  const auto& [received, scheduled, first_token, finished] = request.times;
+  FATHOM_EXPECT(received <= scheduled && scheduled <= first_token && first_token <= finished,
+                "a request's times are in order");
+  const std::lock_guard lock(state_->mutex);
+  Counts& counts = state_->counts;
+  if (request.generated_tokens == 0) {
+    (scheduled == finished ? counts.abandoned_in_queue : counts.abandoned_in_prefill)
+        .observe(ns(finished - received));
+    return;
+  }
+  counts.end_to_end.observe(ns(finished - received));
+  counts.queue.observe(ns(scheduled - received));
+  counts.inference.observe(ns(finished - scheduled));
+  counts.prefill.observe(ns(first_token - scheduled));
+  counts.decode.observe(ns(finished - first_token));
+  counts.first_token.observe(ns(first_token - received));
+  if (request.generated_tokens > 1)
+    counts.per_output_token.observe(ns(finished - first_token) / (request.generated_tokens - 1));
+  counts.gap.add(request.gaps);
+  counts.prompt_tokens.observe(request.prompt_tokens);
+  counts.computed_tokens.observe(request.prompt_tokens - request.cached_tokens);
+  counts.generated_tokens.observe(request.generated_tokens);
+  counts.max_tokens.observe(request.max_tokens);
+}
+
+void ServeMetrics::answered(int64_t choices, int64_t longest_tokens) {
+  const std::lock_guard lock(state_->mutex);
+  state_->counts.choices.observe(choices);
+  state_->counts.longest_tokens.observe(longest_tokens);
+}
+
+void ServeMetrics::responded(std::string_view route, int status) {
+  FATHOM_EXPECT(status >= 100 && status < 600, "a status of HTTP");
+  const std::lock_guard lock(state_->mutex);
+  ++state_->counts.responses[route_index(route)][static_cast<size_t>(status / 100 - 1)];
+}
+
+void ServeMetrics::connection_opened() {
+  const std::lock_guard lock(state_->mutex);
+  ++state_->counts.connections;
+}
+
+void ServeMetrics::connection_closed() {
+  const std::lock_guard lock(state_->mutex);
+  --state_->counts.connections;
+}
+
+void ServeMetrics::client_disconnected() {
+  const std::lock_guard lock(state_->mutex);
+  ++state_->counts.disconnects;
+}
+
+std::optional<double> ServeMetrics::median_time_to_first_token_s() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counts.first_token.median();
+}
+
+std::string ServeMetrics::text(const GeneratorStats& stats) const {
+  const Counts counts = [&] {
+    const std::lock_guard lock(state_->mutex);
+    return state_->counts;
+  }();
+  Exposition exposition({{"model_name", state_->model.name}, {"engine", "0"}});
+  add_requests(stats, exposition);
+  add_tokens(stats, exposition);
+  add_engine(stats, exposition);
+  add_cache(stats, state_->model, exposition);
+  add_histograms(counts, exposition);
+  exposition.responses(counts);
+  exposition.gauge({"fathom_http_connections"}, "Connections open.", static_cast<double>(counts.connections));
+  exposition.counter({"fathom_client_disconnects"}, "Clients that left before their answer was whole.",
+                     counts.disconnects);
+  exposition.gauge({"process_start_time_seconds"}, "Start of the server, since 1970.", state_->started_s);
+  return exposition.text();
+}
+
+}  // namespace fathom::serve

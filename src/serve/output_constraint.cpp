@@ -1,0 +1,189 @@
+#include "serve/output_constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "core/expect.h"
+#include "engine/grammar_constraint.h"
+#include "engine/json_schema.h"
+#include "model/strict_json.h"
+
+namespace fathom::serve {
+namespace {
+
+using model::TokenId;
+using Grammar = std::shared_ptr<const engine::JsonGrammar>;
+
+constexpr std::string_view kAnyObject = R"({"type": "object"})";
+
+// What a message may begin with, up to its <|message|>, and what its content is.
+struct Header {
+  std::vector<TokenId> ids;
+  Grammar content;     // none: free text, up to <|end|>
+  TokenId end_id = 0;  // of content by a grammar
+};
+
+// After <|start|>assistant: thoughts if they are allowed, each a message of free text; then a message whose
+// content is the grammar's. Headers are spelt in the one way in which the model was trained to write them.
+class HarmonyConstraint : public engine::Constraint {
+ public:
+  // The first header is that of thoughts where they are allowed.
+  HarmonyConstraint(std::shared_ptr<const engine::TokenTrie> trie, const model::HarmonyTokens& tokens,
+                    std::vector<TokenId> next_message, std::vector<Header> headers,
+                    std::optional<int64_t> max_thoughts)
+      : trie_(std::move(trie)),
+        tokens_(tokens),
+        next_message_(std::move(next_message)),
+        headers_(std::move(headers)),
+        thoughts_left_(max_thoughts) {
+    begin_header();
+  }
+
+  void restrict(std::span<float> logits) override {
+    if (answer_) return answer_->restrict(logits);
+    allowed_.assign(logits.size(), 0);
+    const auto allow = [&](TokenId id) { allowed_[static_cast<size_t>(id)] = 1; };
+    if (state_ == State::thought) {
+      if (thoughts_left_ != 0) std::copy(trie_->is_text.begin(), trie_->is_text.end(), allowed_.begin());
+      allow(tokens_.end);
+    } else if (state_ == State::between) {
+      allow(next_message_[read_]);
+    } else {
+      for (const size_t header : open_) allow(headers_[header].ids[read_]);
+    }
+    engine::keep_allowed(allowed_, logits);
+  }
+
+  void accept(TokenId id) override {
+    if (answer_) return answer_->accept(id);
+    if (state_ == State::thought) {
+      if (thoughts_left_ && id != tokens_.end) --*thoughts_left_;
+      if (id == tokens_.end) state_ = State::between, read_ = 0;
+      return;
+    }
+    if (state_ == State::between) {
+      FATHOM_EXPECT(id == next_message_[read_], "a token that may not come between messages");
+      if (++read_ == next_message_.size()) begin_header();
+      return;
+    }
+    std::erase_if(open_, [&](size_t header) { return headers_[header].ids[read_] != id; });
+    FATHOM_EXPECT(!open_.empty(), "a token that is in no header");
+    ++read_;
+    if (id == tokens_.message) begin_content(headers_[open_.front()]);
+  }
+
+ private:
+  enum class State { header, thought, between };
+
+  void begin_header() {
+    state_ = State::header;
+    read_  = 0;
+    open_.clear();
+    for (size_t i = 0; i < headers_.size(); ++i)
+      if (headers_[i].content || thoughts_left_ != 0) open_.push_back(i);
+  }
+
+  void begin_content(const Header& header) {
+    if (header.content)
+      answer_.emplace(trie_, header.content, std::vector{header.end_id});
+    else
+      state_ = State::thought;
+  }
+
+  std::shared_ptr<const engine::TokenTrie> trie_;
+  model::HarmonyTokens tokens_;
+  std::vector<TokenId> next_message_;  // from the end of one to the next one's header
+  std::vector<Header> headers_;
+  std::optional<int64_t> thoughts_left_;  // tokens
+  State state_ = State::header;
+  size_t read_ = 0;           // tokens of the header, or between messages
+  std::vector<size_t> open_;  // headers that it may still be
+  std::optional<engine::GrammarConstraint> answer_;
+  std::vector<uint8_t> allowed_;  // [V], scratch
+};
+
+std::string schema_of(const ToolSchema& tool) {
+  return tool.parameters.empty() ? std::string(kAnyObject) : tool.parameters;
+}
+
+std::string schema_of(const ConstraintRequest& request) {
+  return request.kind == ConstraintRequest::Kind::json_object ? std::string(kAnyObject) : request.schema;
+}
+
+void append_text(const model::Tokenizer& tokenizer, std::string_view text, std::vector<TokenId>& ids) {
+  const auto encoded = tokenizer.encode(text);
+  FATHOM_EXPECT(encoded.has_value(), "a header's text is short: its encoding cannot fail");
+  ids.insert(ids.end(), encoded->begin(), encoded->end());
+}
+
+}  // namespace
+
+OutputConstraints::OutputConstraints(const model::Tokenizer& tokenizer,
+                                     std::optional<model::HarmonyTokens> harmony,
+                                     std::vector<TokenId> end_ids, int64_t vocab_size)
+    : tokenizer_(&tokenizer),
+      harmony_(harmony),
+      end_ids_(std::move(end_ids)),
+      trie_(std::make_shared<const engine::TokenTrie>(tokenizer, vocab_size)) {
+  FATHOM_EXPECT(harmony_ || !end_ids_.empty(), "a token that ends the answer is needed");
+}
+
+Result<std::unique_ptr<engine::Constraint>> OutputConstraints::make(const ConstraintRequest& request) const {
+  if (request.kind == ConstraintRequest::Kind::tool_call && request.tools.empty())
+    return Error{"a tool must be called, but there is none: give 'tools'"};
+  return harmony_ ? make_harmony(request) : make_plain(request);
+}
+
+Result<std::unique_ptr<engine::Constraint>> OutputConstraints::make_plain(
+    const ConstraintRequest& request) const {
+  std::vector<engine::NamedSchema> calls;
+  for (const ToolSchema& tool : request.tools) calls.push_back({tool.name, schema_of(tool)});
+  auto grammar = request.kind == ConstraintRequest::Kind::tool_call
+                     ? engine::compile_named_schemas(calls)
+                     : engine::compile_json_schema(schema_of(request));
+  if (!grammar) return grammar.error();
+  return std::unique_ptr<engine::Constraint>(
+      std::make_unique<engine::GrammarConstraint>(trie_, *std::move(grammar), end_ids_));
+}
+
+Result<std::unique_ptr<engine::Constraint>> OutputConstraints::make_harmony(
+    const ConstraintRequest& request) const {
+  const model::HarmonyTokens& tokens = *harmony_;
+  const auto header                  = [&](std::string_view text, bool json) {
+    std::vector<TokenId> ids = {tokens.channel};
+    append_text(*tokenizer_, text, ids);
+    if (json) {
+      append_text(*tokenizer_, " ", ids);
+      ids.push_back(tokens.constrain);
+      append_text(*tokenizer_, "json", ids);
+    }
+    ids.push_back(tokens.message);
+    return ids;
+  };
+
+  std::vector<Header> headers;
+  if (request.allow_reasoning) headers.push_back({header("analysis", false)});
+  if (request.kind == ConstraintRequest::Kind::tool_call) {
+    for (const ToolSchema& tool : request.tools) {
+      auto grammar = engine::compile_json_schema(schema_of(tool));
+      if (!grammar)
+        return Error{fmt::format("tool {}: {}", model::in_quotes(tool.name), grammar.error().message)};
+      headers.push_back(
+          {header("commentary to=functions." + tool.name, true), *std::move(grammar), tokens.call});
+    }
+  } else {
+    auto grammar = engine::compile_json_schema(schema_of(request));
+    if (!grammar) return grammar.error();
+    for (const bool json : {false, true})
+      headers.push_back({header("final", json), *grammar, tokens.return_});
+  }
+  std::vector<TokenId> next_message = {tokens.start};
+  append_text(*tokenizer_, "assistant", next_message);
+  return std::unique_ptr<engine::Constraint>(std::make_unique<HarmonyConstraint>(
+      trie_, tokens, std::move(next_message), std::move(headers), request.max_reasoning_tokens));
+}
+
+}  // namespace fathom::serve

@@ -1,0 +1,97 @@
+// For tests: model output through AnswerText into a Reply, and what a client reads of a stream.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/tokenizer.h"
+#include "model/utf8.h"
+#include "serve/answer_text.h"
+#include "serve/reply.h"
+
+namespace fathom::serve {
+
+inline const model::Tokenizer& tiny_tokenizer() {
+  static const auto kTokenizer =
+      model::Tokenizer::load(FATHOM_SOURCE_TREE "/models/tiny/tokenizer.json").value();
+  return kTokenizer;
+}
+
+inline std::vector<model::TokenId> ids_of(std::string_view text) {
+  return tiny_tokenizer().encode(text, model::AddedTokens::recognised).value();
+}
+
+inline AnswerText::Options harmony_options() {
+  return {.harmony = model::HarmonyTokens::find(tiny_tokenizer()).value(), .tool_calls = true};
+}
+
+// The events' JSON, in order; "[DONE]" as that string. Each is one `data:` line, after an `event:` line with
+// its type where there is one, and ends with an empty line.
+inline std::vector<nlohmann::ordered_json> events_of(std::string_view stream) {
+  std::vector<nlohmann::ordered_json> events;
+  EXPECT_TRUE(model::is_well_formed(stream));
+  while (!stream.empty()) {
+    const size_t end = stream.find("\n\n");
+    EXPECT_NE(end, std::string_view::npos) << stream;
+    if (end == std::string_view::npos) break;
+    std::string_view event = stream.substr(0, end), name;
+    stream.remove_prefix(end + 2);
+    if (event.starts_with("event: ")) {
+      name = event.substr(7, event.find('\n') - 7);
+      event.remove_prefix(event.find('\n') + 1);
+    }
+    EXPECT_TRUE(event.starts_with("data: ")) << event;
+    EXPECT_EQ(event.find('\n'), std::string_view::npos);
+    event.remove_prefix(6);
+    events.push_back(event == "[DONE]" ? nlohmann::ordered_json("[DONE]")
+                                       : nlohmann::ordered_json::parse(event));
+    EXPECT_TRUE(name.empty() || events.back()["type"] == name);
+  }
+  return events;
+}
+
+// What `outputs`, one a choice, become, the choices in turn, `step` tokens at a time. The log-probability of
+// token id is -id.
+inline std::string replied(Reply& reply, const std::vector<std::string>& outputs,
+                           const AnswerText::Options& options,
+                           engine::FinishReason reason = engine::FinishReason::stop, size_t step = 1) {
+  struct Choice {
+    AnswerText text;
+    std::vector<model::TokenId> ids;
+    bool ended = false;
+  };
+  std::vector<Choice> choices;
+  for (const std::string& output : outputs)
+    choices.push_back({AnswerText(tiny_tokenizer(), options), ids_of(output)});
+  Usage usage{.prompt_tokens = 7, .cached_tokens = 5, .prompt_ms = 2, .predicted_ms = 4};
+  std::string all = reply.begin();
+  for (size_t at = 0; usage.choices < static_cast<int64_t>(choices.size()); at += step)
+    for (size_t i = 0; i < choices.size(); ++i) {
+      Choice& choice = choices[i];
+      if (choice.ended) continue;
+      std::vector<Piece> pieces;
+      for (size_t t = at; t < at + step && t < choice.ids.size(); ++t) {
+        const model::TokenId id = choice.ids[t];
+        choice.text.add({.id = id, .logprob = -id, .top = {{id, -1.0 * id}, {id + 1, -1.0 * id - 1}}},
+                        pieces);
+        ++usage.completion_tokens;
+      }
+      choice.ended = at + step >= choice.ids.size();
+      if (choice.ended) {
+        choice.text.finish(pieces);
+        ++usage.choices;
+        const ChoiceEnd end{.reason = reason, .stop = choice.text.stop_reason()};
+        all += reply.add(i, pieces, &end, usage);
+      } else if (!pieces.empty()) {
+        all += reply.add(i, pieces, nullptr, usage);
+      }
+    }
+  return all + reply.done(usage);
+}
+
+}  // namespace fathom::serve

@@ -1,0 +1,36 @@
+#include <limits>
+#include <utility>
+
+#include "serve/api_request.h"
+#include "serve/json_fields.h"
+#include "serve/request_fields.h"
+
+namespace fathom::serve {
+
+// vLLM's "prompt" or "messages", llama.cpp's "content".
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const ServedModel& served) {
+  return read_body(body, [&](const Field& root) {
+    TokenizeRequest request{.model = root["model"].text().value_or("")};
+    const Field text = root["prompt"] ? root["prompt"] : root["content"];
+    if (!text && !root["messages"]) text.fail("is missing: give `prompt`, `content` or `messages`");
+    if (text)
+      request.input = text.text().value_or("");
+    else
+      request.input = read_chat(root, served);
+    request.recognise_special = root["parse_special"].boolean().value_or(true);
+    const Field pieces        = root["with_pieces"] ? root["with_pieces"] : root["return_token_strs"];
+    request.with_pieces       = pieces.boolean().value_or(false);
+    return request;
+  });
+}
+
+ApiResult<DetokenizeRequest> parse_detokenize_request(std::string_view body, const ServedModel& served) {
+  return read_body(body, [&](const Field& root) {
+    if (!root["tokens"]) root["tokens"].fail("is missing");
+    return DetokenizeRequest{
+        .model  = root["model"].text().value_or(""),
+        .tokens = root["tokens"].token_ids(std::numeric_limits<int64_t>::max(), served.vocab_size)};
+  });
+}
+
+}  // namespace fathom::serve

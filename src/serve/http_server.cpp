@@ -339,6 +339,7 @@ Task<bool> Connection::read_on(Parser& parser, bool head_only) {
 
 // At least a byte, or eof_, or nothing where something else woke it.
 Task<void> Connection::read_some() {
+  if (eof_) co_return;  // Asio says so once, and would wait for ever
   const auto room           = input_.prepare(beast::read_size(input_, kReadAtOnce));
   const auto [error, count] = co_await socket_.async_read_some(room, kAwait);
   input_.commit(count);

@@ -196,14 +196,27 @@ TEST_F(HttpServerTest, RequestsSentAheadWaitOutsideTheServer) {
 
 TEST_F(HttpServerTest, WhatIsAnsweredReachesAHalfClosedClient) {
   serve();
-  for (int i = 0; i < 50; ++i) {
-    RawClient client(*server_);
-    client.send(http_get("/echo?1") + http_get("/echo?2"));
-    client.half_close();
-    EXPECT_EQ(client.reply().body, "GET /echo 1 ");
-    EXPECT_EQ(client.reply().body, "GET /echo 2 ");
-    EXPECT_TRUE(client.ended());
-  }
+  for (int requests = 1; requests <= 3; ++requests)
+    for (int i = 0; i < 300; ++i) {
+      RawClient client(*server_);
+      for (int sent = 0; sent < requests; ++sent) client.send(http_get("/echo"));
+      client.half_close();
+      for (int answered = 0; answered < requests; ++answered) EXPECT_EQ(client.reply().body, "GET /echo  ");
+      ASSERT_TRUE(client.ended());
+    }
+}
+
+TEST_F(HttpServerTest, AHalfClosedClientGetsTheRestOfItsAnswer) {
+  serve();
+  RawClient client(*server_);
+  client.send(http_get("/hold"));
+  constexpr size_t kSize = 20'000'000;  // more than the kernel takes at once
+  next()->respond(200, {}, std::string(kSize, 'x'));
+  EXPECT_EQ(client.head().status, 200);
+  client.half_close();
+  EXPECT_TRUE(client.exactly(kSize).has_value());
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(gone_, 0);
 }
 
 TEST_F(HttpServerTest, DropsClientsThatDoNotReadAStream) {

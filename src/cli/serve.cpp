@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -75,7 +76,16 @@ std::string name_of(const std::filesystem::path& folder) {
   return name.empty() ? "model" : name;
 }
 
+// A connection is a file descriptor, and the usual soft limit is 1024 of them.
+void allow_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int serve_model(ServeFlags flags) {
+  allow_connections();
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};
@@ -106,10 +116,12 @@ int serve_model(ServeFlags flags) {
       serve::ServeMetrics::Model{.name            = flags.names.front(),
                                  .max_context     = engine->max_context(),
                                  .page_tokens     = engine->config().page_size,
-                                 .shares_prefixes = engine->config().prefix_cache});
+                                 .shares_prefixes = engine->config().prefix_cache},
+      [&server = *server] { return server.stats(); });
   api.ready(
       {.generator    = *engine,
        .checkpoint   = checkpoint,
+       .defaults     = checkpoint.sampling,
        .current_date = flags.date,
        .constraint   = [&](const serve::ConstraintRequest& request) { return constraints->make(request); },
        .metrics      = metrics.get()});

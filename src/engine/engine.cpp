@@ -106,6 +106,9 @@ std::optional<Refusal> Engine::refusal(const Request& request) const {
       return Refusal{invalid, fmt::format("a stop token is {}, but ids are 0 to {}", id, V - 1)};
   if (request.max_tokens < 1)
     return Refusal{invalid, fmt::format("max_tokens is {}, but must be at least 1", request.max_tokens)};
+  if (request.constraint && request.min_tokens > 0)
+    return Refusal{invalid,
+                   "min_tokens can't be kept where a grammar may end the answer before: drop either"};
   if (const Status good = engine::check(request.sampling, V); !good)
     return Refusal{invalid, good.error().message};
   const auto prompt = static_cast<int64_t>(request.prompt.size());
@@ -140,10 +143,10 @@ std::variant<RequestId, Refusal> Engine::submit(Request request, Listener listen
   return id;
 }
 
-void Engine::cancel(RequestId id) {
+void Engine::cancel(RequestId id, FinishReason reason) {
   {
     const std::lock_guard lock(mutex_);
-    cancel_inbox_.push_back(id);
+    cancel_inbox_.push_back({id, reason});
   }
   changed_.notify_all();
 }
@@ -203,8 +206,8 @@ bool Engine::take_inbox(bool in_flight) {
     if (!in_flight && scheduler_.idle())
       changed_.wait(lock, [&] { return ending_ || !inbox_.empty() || !cancel_inbox_.empty(); });
     if (ending_) {
-      for (const auto& [id, sequence] : sequences_) cancel_inbox_.push_back(id);
-      for (const auto& sequence : inbox_) cancel_inbox_.push_back(sequence->id);
+      for (const auto& [id, sequence] : sequences_) cancel_inbox_.push_back({id, FinishReason::cancelled});
+      for (const auto& sequence : inbox_) cancel_inbox_.push_back({sequence->id, FinishReason::cancelled});
       if (!in_flight && cancel_inbox_.empty()) return false;
     }
     arrived.swap(inbox_);
@@ -253,9 +256,8 @@ void Engine::land(const StepEntry& entry, StepOutput& output) {
 }
 
 void Engine::end_cancelled() {
-  for (const RequestId id : cancels_)
-    if (const auto found = sequences_.find(id); found != sequences_.end())
-      end(*found->second, FinishReason::cancelled);
+  for (const auto& [id, reason] : cancels_)
+    if (const auto found = sequences_.find(id); found != sequences_.end()) end(*found->second, reason);
   cancels_.clear();
 }
 

@@ -34,7 +34,7 @@ class Engine final : public Generator {
   ~Engine() override;
 
   std::variant<RequestId, Refusal> submit(Request request, Listener listener) override;
-  void cancel(RequestId id) override;
+  void cancel(RequestId id, FinishReason reason = FinishReason::cancelled) override;
   GeneratorStats stats() const override;
   int64_t max_context() const override { return config_.max_context; }
   bool drain(std::chrono::nanoseconds timeout) override;
@@ -44,6 +44,10 @@ class Engine final : public Generator {
   int threads() const { return runner_.threads(); }
 
  private:
+  struct Cancellation {
+    RequestId id;
+    FinishReason reason;
+  };
   // What to tell one listener, once the next step is on its way.
   struct Note {
     Sequence* sequence;
@@ -75,7 +79,7 @@ class Engine final : public Generator {
 
   // Of the engine's thread.
   std::unordered_map<RequestId, Sequence*> sequences_;
-  std::vector<RequestId> cancels_;
+  std::vector<Cancellation> cancels_;
   std::vector<Note> notes_;
   GeneratorStats counted_;
 
@@ -83,7 +87,7 @@ class Engine final : public Generator {
   std::condition_variable changed_;
   // Under mutex_.
   std::vector<std::unique_ptr<Sequence>> inbox_;
-  std::vector<RequestId> cancel_inbox_;
+  std::vector<Cancellation> cancel_inbox_;
   GeneratorStats stats_;  // a copy of counted_, once a step
   int64_t unfinished_ = 0, queued_ = 0, queued_tokens_ = 0;
   RequestId next_id_ = 1;

@@ -91,10 +91,11 @@ class Generator {
   // From any thread. After an id, the listener will be told of everything up to the end; after a refusal it
   // is not called.
   virtual std::variant<RequestId, Refusal> submit(Request request, Listener listener) = 0;
-  // From any thread; the request ends within a step with FinishReason::cancelled, unless it ends before.
-  virtual void cancel(RequestId id)    = 0;
-  virtual GeneratorStats stats() const = 0;
-  virtual int64_t max_context() const  = 0;
+  // From any thread; the request ends within a step, for that reason, unless it ends before. Who has found a
+  // stop string in the text says FinishReason::stop.
+  virtual void cancel(RequestId id, FinishReason reason = FinishReason::cancelled) = 0;
+  virtual GeneratorStats stats() const                                             = 0;
+  virtual int64_t max_context() const                                              = 0;
 
   // Refuses new requests from now on and returns when none is left, or false when `timeout` came first.
   virtual bool drain(std::chrono::nanoseconds timeout) = 0;

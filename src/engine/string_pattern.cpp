@@ -161,6 +161,11 @@ class Nfa {
       if (const std::string escape = escape_of(range.first); !escape.empty()) {
         std::vector<std::pair<uint8_t, uint8_t>> bytes;
         for (const char c : escape) bytes.push_back({static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
+        for (std::string next = escape; last < range.last; ++last) {  // \u0000 to \u0007 at once
+          ++next.back();
+          if (escape_of(last + 1) != next) break;
+          ++bytes.back().second;
+        }
         add_bytes(bytes, from, to);
       } else {
         for (const uint32_t end : {uint32_t{'"'} - 1, uint32_t{'\\'} - 1, kLastCodePoint})
@@ -191,22 +196,28 @@ struct Subset {
 Result<ByteDfa> determinise(const Nfa& nfa, Nfa::State start, Nfa::State end, const StringLength& length,
                             CompileBudget& budget) {
   const auto edges_of = [&](const Subset& from) {
-    std::array<bool, 257> cuts{};
+    std::array<bool, 257> cuts{};  // before these bytes some edge begins or has ended
     for (const Nfa::State state : from.states)
       for (const Nfa::Edge& edge : nfa.edges(state)) cuts[edge.first] = cuts[edge.last + 1] = true;
-    std::vector<std::tuple<uint8_t, uint8_t, Subset>> out;
-    for (size_t first = 0, last; first < 256 && budget.left >= 0; first = last + 1) {
-      for (last = first; last < 255 && !cuts[last + 1];) ++last;
+    struct Stretch {
       std::vector<Nfa::State> to;
-      bool begins = false;
-      for (const Nfa::State state : from.states)
-        for (const Nfa::Edge& edge : nfa.edges(state)) {
+      bool begins = false;  // the same for all edges: bytes say where characters begin
+    };
+    std::array<Stretch, 256> stretches;  // between cuts, by their first byte
+    for (const Nfa::State state : from.states)
+      for (const Nfa::Edge& edge : nfa.edges(state))
+        for (size_t byte = edge.first; byte <= edge.last; ++byte) {
+          if (!cuts[byte]) continue;
           budget.spend(1);
-          if (edge.first > first || edge.last < first) continue;
-          to.push_back(edge.to);
-          begins = edge.begins;
+          stretches[byte].to.push_back(edge.to);
+          stretches[byte].begins = edge.begins;
         }
+    std::vector<std::tuple<uint8_t, uint8_t, Subset>> out;
+    for (size_t first = 0; first < 256 && budget.left >= 0; ++first) {
+      auto& [to, begins] = stretches[first];
       if (to.empty()) continue;
+      size_t last = first;
+      while (last < 255 && !cuts[last + 1]) ++last;
       int64_t characters = from.characters + (begins ? 1 : 0);
       if (length.max && characters > *length.max) continue;
       if (!length.max) characters = std::min(characters, length.min);

@@ -18,7 +18,9 @@ namespace fathom::lab {
 
 // What one replay did, once it has drained.
 struct Replay {
-  std::vector<std::vector<int64_t>> outputs;  // of each request, in the workload's order
+  // Of each request, in the workload's order. An empty one was turned away: it is compared with nothing, and
+  // a metric should say how many there are.
+  std::vector<std::vector<int64_t>> outputs;
   std::map<std::string, Metric> metrics;  // ttft_p95_ns, hit_rate, ...; the time is measured by the harness
 };
 
@@ -34,6 +36,7 @@ struct SessionVariant {
   std::vector<std::string> techniques;
   std::string idea;
   Prediction prediction = {};
+  int threads           = kAllThreads;  // that its session computes on
 };
 
 struct SessionExperiment {
@@ -41,10 +44,14 @@ struct SessionExperiment {
   std::vector<Axis> axes;
   std::vector<SessionVariant> variants;
   std::vector<std::string> catalog = {};
+  // What is compared: the replay's wall time, or a time that every replay has among its metrics, in
+  // nanoseconds, such as "ttft_p50_ns". The record's clock has its name.
+  std::string goal = "";
 };
 
 ExperimentInfo info_of(const SessionExperiment& experiment);
-// Six paired rounds by default; the interval of a ratio is the range of the six.
+// Six paired rounds by default, three of a quick run; the interval of a ratio is their range. Where a session
+// cannot start because this machine lacks something (Unavailable), its variant is a typed skip.
 void measure_session(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events);
 
 }  // namespace fathom::lab

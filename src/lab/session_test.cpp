@@ -100,6 +100,86 @@ TEST(Session, SixPairedReplaysWithTheRangeAsInterval) {
   EXPECT_EQ(point.variants[1].metrics.at("messages").value, 8);
 }
 
+// Answers `asked` requests with their seed, but turns every `refuses`th away; pretends to a time.
+class Clerk final : public Session {
+ public:
+  explicit Clerk(double first_ns, int refuses = 0, int64_t error = 0)
+      : first_ns_(first_ns), refuses_(refuses), error_(error) {}
+  Replay replay(uint64_t seed) override {
+    Replay replay;
+    for (int i = 0; i < 8; ++i) {
+      const auto answer = static_cast<int64_t>(seed >> 8) + i + (i == 1 ? error_ : 0);
+      replay.outputs.push_back(refuses_ > 0 && i % refuses_ == 0 ? std::vector<int64_t>()
+                                                                 : std::vector{answer});
+    }
+    if (first_ns_ > 0) replay.metrics["first_ns"] = {first_ns_, "lower"};
+    return replay;
+  }
+
+ private:
+  double first_ns_;
+  int refuses_;
+  int64_t error_;
+};
+
+SessionVariant clerk(const std::string& id, double first_ns, int refuses = 0, int64_t error = 0,
+                     Prediction prediction = {}) {
+  return {.id         = id,
+          .start      = [=](const Point&) { return std::make_unique<Clerk>(first_ns, refuses, error); },
+          .idea       = "",
+          .prediction = prediction};
+}
+
+TEST(Session, AGoalIsComparedInsteadOfTheTime) {
+  const PointRecord point =
+      measure_one({.question = "Who is first?",
+                   .variants = {clerk("slow", 300, 0, 0, predict::ratio(1)),
+                                clerk("thrice", 100, 0, 0, predict::ratio(2.9)),
+                                clerk("overrated", 200, 0, 0, predict::ratio(2)), clerk("silent", 0)},
+                   .goal     = "first_ns"});
+  EXPECT_EQ(point.clock, "first_ns");
+  EXPECT_EQ(point.variants[1].time_ns->median, 100);
+  EXPECT_NEAR(point.variants[1].ratio->median, 3, 1e-12);
+  EXPECT_EQ(point.variants[1].verdict, "FASTER");
+  EXPECT_EQ(point.variants[1].prediction->text, "ratio 2.9");
+  EXPECT_EQ(point.variants[1].prediction->held, true);
+  EXPECT_EQ(point.variants[2].prediction->held, false);
+  EXPECT_FALSE(point.variants[0].prediction->held);  // the baseline has no ratio
+  EXPECT_EQ(to_string(point.variants[3].status), "wrong")
+      << "it breaks the contract to have the goal's metric";
+}
+
+TEST(Session, WhoIsTurnedAwayIsNotCompared) {
+  const PointRecord point =
+      measure_one({.question = "Is a refusal an answer?",
+                   .variants = {clerk("all", 1), clerk("half", 1, 2), clerk("half, one wrong", 1, 2, 5)}});
+  EXPECT_EQ(to_string(point.variants[1].status), "ok") << point.variants[1].detail;
+  EXPECT_EQ(to_string(point.variants[2].status), "wrong");
+}
+
+TEST(Session, WhatThisMachineLacksIsATypedSkip) {
+  const PointRecord point =
+      measure_one({.question = "Who has a model?",
+                   .variants = {clerk("simple", 1), {"absent", [](const Point&) -> std::unique_ptr<Session> {
+                                                       throw Unavailable("needs_model", "models/tiny");
+                                                     }}}});
+  EXPECT_EQ(to_string(point.variants[0].status), "ok");
+  EXPECT_EQ(to_string(point.variants[1].status), "skipped");
+  EXPECT_EQ(point.variants[1].skip->reason, "needs_model");
+  EXPECT_EQ(point.variants[1].skip->need, "models/tiny");
+  EXPECT_FALSE(point.variants[1].time_ns);
+}
+
+TEST(Session, AQuickRunHasThreeRounds) {
+  Collect events;
+  MeasureOptions options;
+  options.run.quick = true;
+  const SessionExperiment experiment{.question = "How many?", .variants = {clerk("a", 1), clerk("b", 1)}};
+  measure_session(info_of(experiment), options, events);
+  EXPECT_EQ(events.points.at(0).rounds, 3);
+  EXPECT_EQ(events.points.at(0).variants[1].samples_ns.size(), 3u);
+}
+
 TEST(Session, AnotherAnswerIsWrong) {
   const PointRecord point =
       measure_one({.question = "Is a lie noticed?",

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -61,6 +62,27 @@ Result<std::string> read_system_prompt(const nlohmann::json& generation, const s
   return prompt->get<std::string>();
 }
 
+Result<SamplingDefaults> read_sampling(const nlohmann::json& generation, const std::filesystem::path& file) {
+  const auto number = [&](const char* key, double otherwise) {
+    const auto found = generation.find(key);
+    return found == generation.end() || found->is_null() ? otherwise
+           : found->is_number()                          ? found->get<double>()
+                                                         : std::numeric_limits<double>::quiet_NaN();
+  };
+  const auto sampled       = generation.find("do_sample");
+  const bool greedy        = sampled != generation.end() && *sampled == false;
+  const double temperature = number("temperature", 1), top_p = number("top_p", 1), top_k = number("top_k", 0);
+  const auto refuse = [&](const char* key, const char* what) {
+    return Error{fmt::format("{}: '{}' is {}, but must be {}: fetch the file again", file.string(), key,
+                             generation[key].dump(), what)};
+  };
+  if (!(temperature >= 0 && temperature <= 100)) return refuse("temperature", "a number from 0 to 100");
+  if (!(top_p > 0 && top_p <= 1)) return refuse("top_p", "a number above 0 and at most 1");
+  if (!(top_k >= 0 && top_k <= 1e9)) return refuse("top_k", "a number from 0 to 1e9");
+  return SamplingDefaults{
+      .temperature = greedy ? 0 : temperature, .top_p = top_p, .top_k = static_cast<int64_t>(top_k)};
+}
+
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder) {
@@ -80,6 +102,9 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder) {
   auto system_prompt = read_system_prompt(*generation, generation_file);
   if (!system_prompt) return system_prompt.error();
 
+  const auto sampling = read_sampling(*generation, generation_file);
+  if (!sampling) return sampling.error();
+
   std::optional<HarmonyTokens> harmony;
   if (*tokenizer)
     if (const auto found = HarmonyTokens::find(**tokenizer)) harmony = *found;
@@ -89,7 +114,8 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder) {
                     .tokenizer     = std::move(tokenizer).value(),
                     .harmony       = harmony,
                     .system_prompt = std::move(system_prompt).value(),
-                    .eos_ids       = std::move(eos_ids).value()};
+                    .eos_ids       = std::move(eos_ids).value(),
+                    .sampling      = *sampling};
 }
 
 }  // namespace fathom::model

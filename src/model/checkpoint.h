@@ -3,6 +3,7 @@
 // the text that a model was trained to find in its system message.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -17,6 +18,13 @@
 
 namespace fathom::model {
 
+// What generation_config.json would have a sampler do where nobody says otherwise.
+struct SamplingDefaults {
+  double temperature = 1;  // 0 where it says do_sample: false
+  double top_p       = 1;
+  int64_t top_k      = 0;  // 0: all
+};
+
 struct Checkpoint {
   static Result<Checkpoint> open(const std::filesystem::path& folder);
 
@@ -27,6 +35,7 @@ struct Checkpoint {
   std::optional<HarmonyTokens> harmony;  // where the tokenizer has such tokens
   std::string system_prompt;             // "" where there is none
   std::vector<TokenId> eos_ids;          // generation_config.json's, else config.json's
+  SamplingDefaults sampling;
 };
 
 }  // namespace fathom::model

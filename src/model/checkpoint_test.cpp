@@ -65,6 +65,20 @@ TEST_F(CheckpointTest, OneEosId) {
   EXPECT_EQ(Checkpoint::open(folder_.path()).value().eos_ids, std::vector<TokenId>{7});
 }
 
+TEST_F(CheckpointTest, HowItWouldBeSampled) {
+  const auto sampling = [&](const char* generation) {
+    put("generation_config.json", generation);
+    return Checkpoint::open(folder_.path()).value().sampling;
+  };
+  EXPECT_EQ(sampling("{}").temperature, 1);
+  const SamplingDefaults given =
+      sampling(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9, "top_k": 20})");
+  EXPECT_EQ(given.temperature, 0.6);
+  EXPECT_EQ(given.top_p, 0.9);
+  EXPECT_EQ(given.top_k, 20);
+  EXPECT_EQ(sampling(R"({"do_sample": false, "temperature": 0.6})").temperature, 0);
+}
+
 TEST_F(CheckpointTest, BadFilesAreNamed) {
   const auto expect = [&](const char* file, const std::string& text, const char* part) {
     put(file, text);
@@ -78,6 +92,10 @@ TEST_F(CheckpointTest, BadFilesAreNamed) {
   expect("generation_config.json", R"({"system_prompt": 3})", "'system_prompt'");
   expect("generation_config.json", R"({"eos_token_id": 384})", "ids are 0 to 383");
   expect("generation_config.json", R"({"eos_token_id": [1, -1]})", "-1");
+  expect("generation_config.json", R"({"temperature": "warm"})", "'temperature' is \"warm\"");
+  expect("generation_config.json", R"({"temperature": -1})", "'temperature' is -1");
+  expect("generation_config.json", R"({"top_p": 0})", "'top_p' is 0");
+  expect("generation_config.json", R"({"top_k": -3})", "'top_k' is -3");
   std::vector<std::string> many;
   for (int i = 0; i < 200; ++i) many.push_back("<|" + std::to_string(i) + "|>");
   expect("tokenizer.json", synthetic_tokenizer({}, many).dump(), "vocabulary ends at 383");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/sampler.h"
+#include "model/checkpoint.h"
 #include "model/harmony_tools.h"
 #include "model/tokenizer.h"
 #include "serve/api_error.h"
@@ -31,12 +32,8 @@ inline constexpr int64_t kMaxTools         = 128;
 inline constexpr int64_t kMaxNameBytes     = 128;  // of functions, response formats and request ids
 inline constexpr int64_t kCompletionTokens = 16;   // of a completion that does not say: OpenAI's default
 
-// Where a request says nothing: generation_config.json's.
-struct GenerationDefaults {
-  double temperature = 1;
-  double top_p       = 1;
-  int64_t top_k      = 0;
-};
+// Where a request says nothing.
+using GenerationDefaults = model::SamplingDefaults;
 
 // What a request is checked against.
 struct ServedModel {

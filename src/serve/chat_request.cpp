@@ -34,9 +34,8 @@ ChatMessage read_message(const Field& message, std::map<std::string, std::string
   ChatMessage found{.role = read_role(message["role"], {"system", "developer", "user", "assistant", "tool"}),
                     .content = read_content(message["content"])};
   if (found.role == Role::assistant) {
-    const Field reasoning =
-        message["reasoning"] ? message["reasoning"] : message["reasoning_content"];  // vLLM's, others'
-    found.reasoning  = reasoning.text().value_or("");
+    // vLLM's name, and others'.
+    found.reasoning  = message["reasoning"].text().value_or(message["reasoning_content"].text().value_or(""));
     found.tool_calls = read_tool_calls(message["tool_calls"]);
     for (const ToolCall& call : found.tool_calls) functions[call.id] = call.name;
     return found;
@@ -81,6 +80,8 @@ ChatRequest read_chat(const Field& body, const ServedModel& served) {
                       .options             = read_options(body, served, max_tokens)};
   request.tool_choice    = read_tool_choice(body["tool_choice"], request.tools, Shape::nested);
   request.options.format = read_response_format(body, body["response_format"], Shape::nested);
+
+  body["max_tokens"].integer(1, served.max_context);  // where the other name counts
 
   const bool logprobs = body["logprobs"].boolean().value_or(false);
   const auto top      = body["top_logprobs"].integer(0, kMaxLogprobs);

@@ -137,8 +137,10 @@ TEST(ChatRequest, RefusesEachFieldByName) {
           {"max_tokens", R"("max_tokens":4097)"},
           {"max_tokens", R"("max_tokens":true)"},
           {"max_completion_tokens", R"("max_completion_tokens":0,"max_tokens":5)"},
+          {"max_tokens", R"("max_completion_tokens":5,"max_tokens":0)"},
           {"min_tokens", R"("min_tokens":-1)"},
           {"min_tokens", R"("max_tokens":5,"min_tokens":6)"},
+          {"seed", R"("seed":-9223372036854775809)"},
           {"n", R"("n":0)"},
           {"n", R"("n":129)"},
           {"stop", R"("stop":"")"},
@@ -270,6 +272,7 @@ TEST(ChatRequest, RefusesEachMessageByPlace) {
           {"messages[0].tool_calls[0].function.arguments",
            R"({"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":{}}}]})"},
           {"messages[0].reasoning", R"({"role":"assistant","reasoning":[]})"},
+          {"messages[0].reasoning_content", R"({"role":"assistant","reasoning":"x","reasoning_content":[]})"},
       })
     expect_refused(param, conversation(messages));
 }

@@ -41,7 +41,7 @@ class FakeGenerator : public engine::Generator {
     changed_.notify_all();
     return last_;
   }
-  void cancel(engine::RequestId id) override {
+  void cancel(engine::RequestId id, engine::FinishReason) override {
     const std::lock_guard lock(mutex_);
     if (const auto at = running_.find(id); at != running_.end()) at->second.cancelled = true;
     changed_.notify_all();

@@ -161,7 +161,9 @@ void Generation::ended(size_t index, const Arrival& arrival) {
 }
 
 void Generation::cancel(Running& choice) {
-  if (std::exchange(choice.running, false)) generator_.cancel(choice.id);
+  using enum engine::FinishReason;
+  if (std::exchange(choice.running, false))
+    generator_.cancel(choice.id, choice.text.stopped() ? stop : cancelled);
 }
 
 void Generation::cancel_all() {

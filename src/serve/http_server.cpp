@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -131,7 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (idle_) drop();
   }
   Strand strand() { return socket_.get_executor(); }
-  bool overdue(Clock::rep now) const { return read_deadline_ <= now || write_deadline_ <= now; }
+  bool overdue(Clock::rep now) const { return paused_ || read_deadline_ <= now || write_deadline_ <= now; }
   void expire();
 
   // What an exchange asks for. `number` is its request's; after that was answered these do nothing.
@@ -191,10 +192,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string peer_;
   beast::flat_buffer input_;  // read, not parsed
   Deadline read_deadline_ = kNever, write_deadline_ = kNever;
-  bool idle_      = false;  // nothing of the next request has come
-  bool timed_out_ = false;  // the read deadline
-  bool eof_       = false;
-  bool closed_    = false;
+  bool idle_                = false;  // nothing of the next request has come
+  bool timed_out_           = false;  // the read deadline
+  std::atomic<bool> paused_ = false;  // nothing is read, so that nobody says when the client leaves
+  bool eof_                 = false;
+  bool closed_              = false;
 
   uint64_t number_ = 0;  // of the request that is answered
   Phase phase_     = Phase::reading;
@@ -394,7 +396,9 @@ Task<void> Connection::answer_written() {
     if (eof_ && phase_ != Phase::whole) {
       drop();
     } else if (eof_ || input_.size() >= kReadAhead) {
+      paused_            = true;
       const auto [error] = co_await socket_.async_wait(Socket::wait_error, kAwait);
+      paused_            = false;
       if (!error) drop();  // a reset; else send() has woken us
     } else {
       co_await read_some();
@@ -435,6 +439,9 @@ void Connection::drop() {
 }
 
 void Connection::expire() {
+  // Behind bytes that we leave unread, the end of what the client sends shows in no other way.
+  if (pollfd end{.fd = socket_.native_handle(), .events = POLLRDHUP}; paused_ && ::poll(&end, 1, 0) > 0)
+    return drop();
   const Clock::rep now = after({});
   if (write_deadline_ <= now) {
     ++state_->dropped_stalled;

@@ -210,10 +210,10 @@ std::optional<int64_t> Field::integer(int64_t lowest, int64_t highest) const {
     fail(fmt::format("is {}, but must be an integer", json_->dump()));
     return {};
   }
-  // -2^63 and below 2^63: what can be told apart before the conversion.
+  // Within 2^63: what can be told apart before the conversion. What is read as -2^63 may have been less.
   const bool fits     = json_->is_number_unsigned()
                             ? json_->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
-                            : !json_->is_number_float() || (rounded >= -0x1p63 && rounded < 0x1p63);
+                            : !json_->is_number_float() || (rounded > -0x1p63 && rounded < 0x1p63);
   const int64_t value = fits ? json_->get<int64_t>() : 0;
   if (fits && value >= lowest && value <= highest) return value;
   must_be_between(lowest, highest);

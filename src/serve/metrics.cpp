@@ -144,7 +144,7 @@ struct Counts {
   Histogram choices{kChoiceBounds};
 
   std::array<std::array<int64_t, std::size(kStatuses)>, std::size(kRoutes)> responses{};
-  int64_t connections = 0, disconnects = 0;
+  int64_t disconnects = 0;
 };
 
 // A metric's name among ours and, where it has one, among vLLM's. Of counters without "_total".
@@ -346,15 +346,16 @@ void TokenGaps::arrived(engine::TimePoint now) {
 
 struct ServeMetrics::State {
   Model model;
+  std::function<HttpServerStats()> http;
   double started_s;  // since 1970
   mutable std::mutex mutex;
   Counts counts;
 };
 
-ServeMetrics::ServeMetrics(Model model) {
+ServeMetrics::ServeMetrics(Model model, std::function<HttpServerStats()> http) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t max_context               = model.max_context;
-  state_.reset(new State{std::move(model), now.count(), {}, Counts(max_context)});
+  state_.reset(new State{std::move(model), std::move(http), now.count(), {}, Counts(max_context)});
 }
 
 ServeMetrics::~ServeMetrics() = default;
@@ -397,16 +398,6 @@ void ServeMetrics::responded(std::string_view route, int status) {
   ++state_->counts.responses[route_index(route)][static_cast<size_t>(status / 100 - 1)];
 }
 
-void ServeMetrics::connection_opened() {
-  const std::lock_guard lock(state_->mutex);
-  ++state_->counts.connections;
-}
-
-void ServeMetrics::connection_closed() {
-  const std::lock_guard lock(state_->mutex);
-  --state_->counts.connections;
-}
-
 void ServeMetrics::client_disconnected() {
   const std::lock_guard lock(state_->mutex);
   ++state_->counts.disconnects;
@@ -429,7 +420,14 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   add_cache(stats, state_->model, exposition);
   add_histograms(counts, exposition);
   exposition.responses(counts);
-  exposition.gauge({"fathom_http_connections"}, "Connections open.", static_cast<double>(counts.connections));
+  if (state_->http) {
+    const HttpServerStats http = state_->http();
+    exposition.gauge({"fathom_http_connections"}, "Connections open.", static_cast<double>(http.connections));
+    exposition.counter({"fathom_http_connections_accepted"}, "Connections so far.", http.accepted);
+    exposition.counter({"fathom_http_connections_refused"}, "Connections beyond the limit.", http.refused);
+    exposition.counter({"fathom_http_connections_stalled"}, "Clients dropped because they did not read.",
+                       http.dropped_stalled);
+  }
   exposition.counter({"fathom_client_disconnects"}, "Clients that left before their answer was whole.",
                      counts.disconnects);
   exposition.gauge({"process_start_time_seconds"}, "Start of the server, since 1970.", state_->started_s);

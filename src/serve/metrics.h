@@ -6,12 +6,14 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/generator.h"
+#include "serve/http_server.h"
 
 namespace fathom::serve {
 
@@ -63,7 +65,8 @@ class ServeMetrics {
     bool shares_prefixes = false;
   };
 
-  explicit ServeMetrics(Model model);
+  // `http` is asked at each text(); without it there is nothing of connections.
+  explicit ServeMetrics(Model model, std::function<HttpServerStats()> http = {});
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);
@@ -73,8 +76,6 @@ class ServeMetrics {
   // An answer's head was sent. `route` is the path that was asked for; those that are not ours count as
   // "other", so that a client cannot make up series.
   void responded(std::string_view route, int status);
-  void connection_opened();
-  void connection_closed();
   void client_disconnected();  // before its answer was whole
 
   // Half of the requests in time_to_first_token_seconds were faster than this: between the bounds of a

@@ -179,9 +179,7 @@ TEST(ServeMetrics, EveryScrapeSeesAllOfARequestOrNothing) {
       std::mt19937_64 random(static_cast<uint64_t>(t));
       for (int i = 0; i < 2000; ++i) {
         metrics.finished(request_of(0, some_ns(random), some_ns(random), some_ns(random)));
-        metrics.connection_opened();
         metrics.responded("/health", 200);
-        metrics.connection_closed();
       }
     });
   for (int i = 0; i < 20; ++i) expect_identities(Scrape(metrics.text({})));
@@ -189,8 +187,19 @@ TEST(ServeMetrics, EveryScrapeSeesAllOfARequestOrNothing) {
   const Scrape scrape(metrics.text({}));
   expect_identities(scrape);
   EXPECT_EQ(count(scrape, "vllm:e2e_request_latency_seconds"), 6000);
-  EXPECT_EQ(scrape.at(with("fathom_http_connections")), 0);
   EXPECT_EQ(scrape.at(with("fathom_http_responses_total", R"(route="/health",status="2xx")")), 6000);
+}
+
+TEST(ServeMetrics, ConnectionsAreThoseOfTheServerAtThisMoment) {
+  HttpServerStats http{.connections = 3, .accepted = 10, .refused = 2, .dropped_stalled = 1};
+  ServeMetrics metrics(tiny(), [&] { return http; });
+  EXPECT_EQ(Scrape(metrics.text({})).at(with("fathom_http_connections")), 3);
+  http.connections = 1;
+  const Scrape scrape(metrics.text({}));
+  EXPECT_EQ(scrape.at(with("fathom_http_connections")), 1);
+  EXPECT_EQ(scrape.at(with("fathom_http_connections_accepted_total")), 10);
+  EXPECT_EQ(scrape.at(with("fathom_http_connections_refused_total")), 2);
+  EXPECT_EQ(scrape.at(with("fathom_http_connections_stalled_total")), 1);
 }
 
 TEST(ServeMetrics, BucketsCountWhatIsNotAboveThem) {

@@ -37,8 +37,10 @@ std::string read_reasoning(const Field& item) {
   const Field content = item["content"];
   const int64_t count = content.size(std::numeric_limits<int64_t>::max());
   for (int64_t i = 0; i < count && !content.failed(); ++i) {
-    content.at(i)["type"].one_of({"reasoning_text"});
-    text += content.at(i)["text"].text().value_or("");
+    const Field part = content.at(i);
+    if (!part) part.fail("must be an object, not null");
+    part["type"].one_of({"reasoning_text"});
+    text += part["text"].text().value_or("");
   }
   return text;
 }

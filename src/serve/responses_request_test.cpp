@@ -111,6 +111,7 @@ TEST(ResponsesRequest, RefusesEachFieldByName) {
           {"input[1].output",
            R"({"input":[{"type":"function_call","call_id":"1","name":"f"},{"type":"function_call_output","call_id":"1"}]})"},
           {"input[0].content[0].type", R"({"input":[{"type":"reasoning","content":[{"type":"text"}]}]})"},
+          {"input[0].content[0]", R"({"input":[{"type":"reasoning","content":[null]}]})"},
           {"instructions", R"({"input":"x","instructions":[]})"},
           {"previous_response_id", R"({"input":"x","previous_response_id":"resp_1"})"},
           {"background", R"({"input":"x","background":true})"},

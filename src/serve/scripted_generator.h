@@ -26,7 +26,7 @@ class ScriptedGenerator : public engine::Generator {
     sequences.push_back({.request = std::move(request), .listener = std::move(listener)});
     return engine::RequestId{100 + sequences.size() - 1};
   }
-  void cancel(engine::RequestId id) override { ++sequences.at(id - 100).cancelled; }
+  void cancel(engine::RequestId id, engine::FinishReason) override { ++sequences.at(id - 100).cancelled; }
   engine::GeneratorStats stats() const override { return {.running = 3, .pages = 10}; }
   int64_t max_context() const override { return 512; }
   bool drain(std::chrono::nanoseconds) override { return true; }

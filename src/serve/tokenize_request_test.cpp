@@ -28,13 +28,15 @@ TEST(TokenizeRequest, TextInEitherForm) {
       tokenize(R"({"messages":[{"role":"user","content":"x"}],"reasoning_effort":"low"})");
   EXPECT_EQ(std::get<ChatRequest>(chat.input).messages[0].content, "x");
   EXPECT_EQ(std::get<ChatRequest>(chat.input).reasoning_effort, "low");
-  for (const auto& [param, body] : {std::pair{"content", "{}"},
-                                    {"prompt", "{\"prompt\":[1]}"},
-                                    {"content", "{\"content\":1}"},
-                                    {"messages", "{\"messages\":[]}"},
-                                    {"parse_special", "{\"content\":\"\",\"parse_special\":1}"},
-                                    {"with_pieces", "{\"content\":\"\",\"with_pieces\":1}"},
-                                    {"", "[]"}})
+  for (const auto& [param, body] :
+       {std::pair{"content", "{}"},
+        {"prompt", "{\"prompt\":[1]}"},
+        {"content", "{\"content\":1}"},
+        {"messages", "{\"messages\":[]}"},
+        {"parse_special", "{\"content\":\"\",\"parse_special\":1}"},
+        {"with_pieces", "{\"content\":\"\",\"with_pieces\":1}"},
+        {"return_token_strs", "{\"content\":\"\",\"with_pieces\":true,\"return_token_strs\":1}"},
+        {"", "[]"}})
     expect_refused(parse_tokenize_request(body, kServed), param, body);
 }
 

@@ -1,0 +1,192 @@
+"""`fathom serve` as a process of its own, and plain words to say to it: what the tests of the server have in common."""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+BUNDLED = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+DEADLINE_S = 120  # of what ends by itself: a machine under a sanitizer and full of other tests is slow
+
+CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+
+
+def until(condition, what, seconds=DEADLINE_S):
+    """The condition's value once it is truthy; else a failure that says what was waited for."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.01)
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def endless(**more):
+    """A chat of which there is always more: 100,000 tokens take longer than any test."""
+    return {"messages": user("Go on."), "ignore_eos": True, "max_tokens": 100_000, "temperature": 0, **more}
+
+
+def events(lines):
+    """The data of server-sent events, in order: JSON, and "[DONE]" as it is. Raises where the framing is not as clients
+    expect it: one `data:` line, at most one `event:` line before it, an empty line."""
+    name = data = None
+    for line in lines:
+        text = line.decode("utf-8")  # no character is ever cut in two
+        if text == "\n":
+            if data is not None:
+                yield data if data == "[DONE]" else json.loads(data)
+            if name is not None and data is not None and json.loads(data)["type"] != name:
+                raise AssertionError(f"event {name} has data of another type: {data}")
+            name = data = None
+        elif text.startswith("data: ") and data is None:
+            data = text[len("data: "):-1]
+        elif text.startswith("event: ") and name is None:
+            name = text[len("event: "):-1]
+        elif not text.startswith(":"):
+            raise AssertionError(f"no line of an event stream: {text!r}")
+    if data is not None:
+        raise AssertionError(f"the stream ends within an event: {data!r}")
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def error(self):
+        return self.json()["error"]
+
+
+class Server:
+    """Listens on a port of its own; killed at the end of a `with` where it still runs."""
+
+    def __init__(self, fathom, *flags, model=BUNDLED, wait=True):
+        command = [fathom, "serve", "--model", model, "--port", 0, *flags]
+        self.process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
+        first = self.process.stderr.readline()
+        self.log.append(first)
+        said = re.match(r"http://127\.0\.0\.1:(\d+) answers", first)
+        if not said:
+            self.process.kill()
+            raise AssertionError(f"the server did not start: {first}{self.process.stderr.read()}")
+        self.reader.start()
+        self.port = int(said.group(1))
+        self.url = f"http://127.0.0.1:{self.port}"
+        if wait:
+            until(lambda: self.get("/ready").status == 200, "the server is ready")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join(10)
+        self.process.stderr.close()
+
+    # To say something and hear the answer.
+
+    def connection(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+
+    def socket(self, sent=b""):
+        found = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+        found.sendall(sent)
+        return found
+
+    def request(self, method, path, body=None, headers=()):
+        connection = self.connection()
+        try:
+            connection.request(method, path, body, dict(headers))
+            answer = connection.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path, body, headers=()):
+        data = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        return self.request("POST", path, data, {"Content-Type": "application/json", **dict(headers)})
+
+    def ask(self, path, **body):
+        """The answer's JSON; anything but 200 is a failure."""
+        reply = self.post(path, body)
+        if reply.status != 200:
+            raise AssertionError(f"{path} of {body}: {reply.status} {reply.body}")
+        return reply.json()
+
+    def stream(self, path, **body):
+        """Each event of an answer that is streamed."""
+        connection = self.connection()
+        try:
+            connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            kind = answer.headers["Content-Type"]
+            if answer.status != 200 or kind != "text/event-stream; charset=utf-8":
+                raise AssertionError(f"{path} of {body}: {answer.status} {kind} {answer.read()}")
+            yield from events(answer)
+        finally:
+            connection.close()
+
+    # To see how it is.
+
+    def metrics(self):
+        """{name: {frozenset of labels: value}}, of every line."""
+        reply = self.get("/metrics")
+        if reply.status != 200:
+            raise AssertionError(f"/metrics: {reply.status} {reply.body}")
+        found = {}
+        for line in reply.body.decode().splitlines():
+            if line.startswith("#"):
+                continue
+            name, labels, value = re.fullmatch(r"([\w:]+)(?:\{(.*)\})? (\S+)", line).groups()
+            labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels or "")
+            found.setdefault(name, {})[frozenset(labels)] = float(value)
+        return found
+
+    def metric(self, name):
+        (value,) = self.metrics()[name].values()
+        return value
+
+    def gauges(self):
+        metrics = self.metrics()
+        return {name: sum(metrics[f"fathom_{name}"].values())
+                for name in ("requests_running", "requests_waiting", "waiting_tokens", "kv_pages_in_use")}
+
+    def seconds_until_idle(self):
+        begin = time.monotonic()
+        until(lambda: not any(self.gauges().values()), "nothing runs, waits or holds a page")
+        return time.monotonic() - begin
+
+    def resident_bytes(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
+
+    def said(self, text):
+        return until(lambda: any(text in line for line in self.log), f"the server says {text!r}")
+
+    # To end it.
+
+    def signal(self, number=signal.SIGTERM):
+        os.kill(self.process.pid, number)
+
+    def wait(self, seconds=DEADLINE_S):
+        return self.process.wait(seconds)

@@ -11,7 +11,10 @@
 #include "cli/verbs.h"
 #include "core/cpus.h"
 #include "core/thread_pool.h"
+#include "model/config.h"
+#include "model/made_up_tokenizer.h"
 #include "model/make.h"
+#include "model/new_file.h"
 
 namespace fathom::cli {
 namespace {
@@ -23,6 +26,7 @@ const std::map<std::string, model::Shape> kShapes = {{"tiny", model::Shape::tiny
 struct MakeFlags {
   std::string shape = "tiny";
   model::MakeOptions options;
+  bool tokenizer = false;
   TargetFlags target;
 };
 
@@ -40,7 +44,15 @@ void make(MakeFlags& flags) {
       "{}: config.json and model.safetensors, {:.1f} MB in {}: shape {}, {}, random weights of seed {}\n",
       folder, static_cast<double>(*bytes) * 1e-6, duration_text(progress.seconds()), flags.shape,
       flags.options.bf16 ? "bf16" : "MXFP4", flags.options.seed);
-  fmt::print("It has no tokenizer: prompts go in as token ids.\n");
+  if (!flags.tokenizer)
+    return fmt::print("It has no tokenizer: prompts go in as token ids (--tokenizer makes one up).\n");
+  const auto config = value_or_usage_error(model::read_config(folder + "/config.json"));
+  if (config.vocab_size < 256)
+    throw UsageError(
+        fmt::format("a vocabulary of {} has no room for the 256 bytes of a tokenizer: --vocab 256 or more",
+                    config.vocab_size));
+  value_or_usage_error(
+      model::write_text_file(folder + "/tokenizer.json", model::made_up_tokenizer(config.vocab_size)));
 }
 
 }  // namespace
@@ -56,6 +68,8 @@ void add_model_make(CLI::App& model_verb, int& exit_code) {
   verb.add_option("--experts", flags->options.experts, "A layer, in place of the shape's");
   verb.add_option("--vocab", flags->options.vocab, "Tokens, in place of the shape's");
   verb.add_option("--seed", flags->options.seed, "Of the weights; default 0");
+  verb.add_flag("--tokenizer", flags->tokenizer,
+                "And a tokenizer.json of made-up words, so that it can be served");
   verb.add_flag("--bf16", flags->options.bf16, "Experts in BF16, as fine-tuning leaves them; default MXFP4");
   verb.callback([flags, &exit_code] {
     make(*flags);

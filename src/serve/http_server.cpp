@@ -440,8 +440,10 @@ void Connection::drop() {
 
 void Connection::expire() {
   // Behind bytes that we leave unread, the end of what the client sends shows in no other way.
-  if (pollfd end{.fd = socket_.native_handle(), .events = POLLRDHUP}; paused_ && ::poll(&end, 1, 0) > 0)
-    return drop();
+  if (paused_ && phase_ != Phase::whole) {
+    pollfd end{.fd = socket_.native_handle(), .events = POLLRDHUP};
+    if (::poll(&end, 1, 0) > 0) return drop();
+  }
   const Clock::rep now = after({});
   if (write_deadline_ <= now) {
     ++state_->dropped_stalled;

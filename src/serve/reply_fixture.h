@@ -16,11 +16,7 @@
 
 namespace fathom::serve {
 
-inline const model::Tokenizer& tiny_tokenizer() {
-  static const auto kTokenizer =
-      model::Tokenizer::load(FATHOM_SOURCE_TREE "/models/tiny/tokenizer.json").value();
-  return kTokenizer;
-}
+const model::Tokenizer& tiny_tokenizer();  // the bundled model's
 
 inline std::vector<model::TokenId> ids_of(std::string_view text) {
   return tiny_tokenizer().encode(text, model::AddedTokens::recognised).value();

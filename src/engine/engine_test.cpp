@@ -457,7 +457,7 @@ TEST_F(Engines, AConstraintFollowsTheAnswer) {
   for (const int64_t drafts : {0, 4}) {
     Answers answers;
     std::vector<TokenId> seen;
-    auto running = engine({.threads = 2, .max_context = 128, .kv_tokens = 160, .draft_tokens = drafts});
+    auto running       = engine({.threads = 2, .max_context = 128, .kv_tokens = 160, .draft_tokens = drafts});
     Request request    = Question{.prompt = {4, 6, 8}, .max_tokens = 60}.request();
     request.constraint = std::make_unique<EvenOnly>(seen);
     running->submit(std::move(request), answers.listener(0));

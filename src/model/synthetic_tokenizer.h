@@ -1,4 +1,5 @@
-// For tests and made-up tokenizers: tokenizer.json files with o200k_harmony's rules and a vocabulary of one's own.
+// For tests and made-up tokenizers: tokenizer.json files with o200k_harmony's rules and a vocabulary of one's
+// own.
 #pragma once
 
 #include <nlohmann/json.hpp>

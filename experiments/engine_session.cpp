@@ -288,4 +288,12 @@ void arrive(std::vector<Asked>& asked, double rps, uint64_t seed) {
   for (size_t i = 0; i < asked.size(); ++i) asked[i].at_s = times[i];
 }
 
+Workload in_open_loop(Workload workload, double rps) {
+  return [workload = std::move(workload), rps](uint64_t seed) {
+    std::vector<Asked> asked = workload(seed);
+    arrive(asked, rps, seed);
+    return asked;
+  };
+}
+
 }  // namespace fathom::lab::engine_session

@@ -91,5 +91,7 @@ double saturation_rps(const Start& start, const Workload& workload);
 
 // Poisson arrivals; the last comes at exactly count / rps.
 void arrive(std::vector<Asked>& asked, double rps, uint64_t seed);
+// The same requests, arriving so.
+Workload in_open_loop(Workload workload, double rps);
 
 }  // namespace fathom::lab::engine_session

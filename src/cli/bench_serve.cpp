@@ -1,7 +1,6 @@
 // fathom bench serve: how any OpenAI-compatible server holds a load, by the definitions of `vllm bench
 // serve`.
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/connections.h"
 #include "cli/load_flags.h"
 #include "cli/load_page.h"
 #include "cli/usage.h"
@@ -75,14 +75,6 @@ serve::ArrivalProcess arrivals_of(const ServeFlags& flags) {
       serve::Ramp{flags.ramp == "linear" ? serve::Ramp::Shape::linear : serve::Ramp::Shape::exponential,
                   flags.ramp_start, flags.ramp_end};
   return arrivals;
-}
-
-// Every stream is a file descriptor.
-void allow_many_connections() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);  // where it is refused, the connections that fail say so
 }
 
 class ServeBench {

@@ -5,19 +5,6 @@
 
 namespace fathom::cli {
 
-engine::EngineConfig EngineFlags::chosen() const {
-  engine::EngineConfig c = config;
-  if (!baseline) return c;
-  const auto plain      = engine::EngineConfig::baseline();
-  c.continuous_batching = plain.continuous_batching;
-  c.paged_kv            = plain.paged_kv;
-  c.prefix_cache        = plain.prefix_cache;
-  c.chunked_prefill     = plain.chunked_prefill;
-  c.async_scheduling    = plain.async_scheduling;
-  c.draft_tokens        = plain.draft_tokens;
-  return c;
-}
-
 void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   engine::EngineConfig& c = flags.config;
   const auto number       = [&](const char* name, auto& value, const char* help, int64_t least = 1) {

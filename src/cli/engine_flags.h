@@ -12,7 +12,7 @@ struct EngineFlags {
   bool baseline = false;
 
   // With the features of the baseline where that was asked for.
-  engine::EngineConfig chosen() const;
+  engine::EngineConfig chosen() const { return baseline ? config.plain() : config; }
 };
 
 void add_engine_flags(CLI::App& verb, EngineFlags& flags);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "cli/bundled_model.h"
+#include "cli/connections.h"
 #include "cli/engine_flags.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
@@ -76,16 +76,8 @@ std::string name_of(const std::filesystem::path& folder) {
   return name.empty() ? "model" : name;
 }
 
-// A connection is a file descriptor, and the usual soft limit is 1024 of them.
-void allow_connections() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int serve_model(ServeFlags flags) {
-  allow_connections();
+  allow_many_connections();
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};

@@ -35,14 +35,16 @@ struct EngineConfig {
   // Drafting pauses while more sequences than this run: their steps are no longer bound by memory.
   int64_t draft_sequences = 4;
 
-  // All features off: an honest plain engine, to compare with.
-  static EngineConfig baseline() {
-    return {.continuous_batching = false,
-            .paged_kv            = false,
-            .prefix_cache        = false,
-            .chunked_prefill     = false,
-            .async_scheduling    = false};
+  // The same sizes, all features off.
+  EngineConfig plain() const {
+    EngineConfig config        = *this;
+    config.continuous_batching = config.paged_kv = config.prefix_cache = false;
+    config.chunked_prefill = config.async_scheduling = false;
+    config.draft_tokens                              = 0;
+    return config;
   }
+  // An honest plain engine, to compare with.
+  static EngineConfig baseline() { return EngineConfig().plain(); }
 };
 
 }  // namespace fathom::engine

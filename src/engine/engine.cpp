@@ -80,7 +80,7 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                // Nobody outside can make two prefixes that hash to the same.
                .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32}),
       scheduler_(config, blocks_),
-      runner_(checkpoint, config, pages_of(checkpoint.config, config)) {
+      runner_(checkpoint, config, {blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()}) {
   stats_.pages = counted_.pages = blocks_.pages();
   thread_                       = std::thread([this] { loop(); });
 }

@@ -444,6 +444,7 @@ TEST_F(Engines, ADrainedEngineFinishesAndTakesNoMore) {
 class EvenOnly final : public Constraint {
  public:
   explicit EvenOnly(std::vector<TokenId>& seen) : seen_(seen) {}
+  std::unique_ptr<Constraint> clone() const override { return std::make_unique<EvenOnly>(*this); }
   void restrict(std::span<float> logits) override {
     for (size_t id = 1; id < logits.size(); id += 2) logits[id] = -INFINITY;
   }

@@ -19,6 +19,7 @@ class GrammarConstraint : public Constraint {
   GrammarConstraint(std::shared_ptr<const TokenTrie> trie, std::shared_ptr<const JsonGrammar> grammar,
                     std::vector<model::TokenId> end_ids);
 
+  std::unique_ptr<Constraint> clone() const override { return std::make_unique<GrammarConstraint>(*this); }
   // logits [V], V as the trie's.
   void restrict(std::span<float> logits) override;
   // Precondition: restrict() would have left it. After an end id only end ids may come.

@@ -20,10 +20,6 @@ double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-int threads_of(const EngineConfig& config) {
-  return config.threads > 0 ? config.threads : static_cast<int>(allowed_cpus().size());
-}
-
 }  // namespace
 
 ModelRunner::ModelRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
@@ -32,7 +28,7 @@ ModelRunner::ModelRunner(const model::Checkpoint& checkpoint, const EngineConfig
       max_rows_(std::max({config.step_tokens, config.draft_tokens + 1})),
       logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
       page_size_(config.page_size),
-      threads_(threads_of(config)),
+      threads_(config.threads > 0 ? config.threads : host_threads()),
       model_(checkpoint.config, checkpoint.weights, model::cpu_ops(), max_rows_, logit_rows_, threads_),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),

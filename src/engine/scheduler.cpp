@@ -51,17 +51,17 @@ void Scheduler::plan_decodes(StepPlan& plan, int64_t& budget) {
   for (size_t r = 0; r < running_.size() && budget > 0; ++r) {
     Sequence& sequence = *running_[r];
     if (sequence.unscheduled() != 1 || sequence.scheduled < sequence.prompt_tokens()) continue;
-    int64_t drafts = 0;
     std::span<const model::TokenId> draft;
     if (drafting && sequence.pending == 0) {
       // No more than could be answered beside the token that comes anyway.
       const int64_t most =
           std::min({sequence.draft_tokens, budget - 1, sequence.request.max_tokens - sequence.answered() - 1,
                     config_.max_context - sequence.known()});
-      draft  = ngram_draft(sequence.tokens, most);
-      drafts = static_cast<int64_t>(draft.size());
-      if (!blocks_.could_reserve(sequence.pages, sequence.scheduled + 1 + drafts)) drafts = 0;
+      draft = ngram_draft(sequence.tokens, most);
+      if (!blocks_.could_reserve(sequence.pages, sequence.scheduled + 1 + static_cast<int64_t>(draft.size())))
+        draft = {};
     }
+    const auto drafts = static_cast<int64_t>(draft.size());
     while (!reserve(sequence, sequence.scheduled + 1 + drafts)) {
       Sequence* last = victim(sequence, true);
       if (!last) last = &sequence;
@@ -73,7 +73,7 @@ void Scheduler::plan_decodes(StepPlan& plan, int64_t& budget) {
     plan.entries.push_back({.sequence  = &sequence,
                             .first     = sequence.scheduled,
                             .rows      = 1 + drafts,
-                            .drafts    = {draft.begin(), draft.begin() + drafts},
+                            .drafts    = {draft.begin(), draft.end()},
                             .samples   = true,
                             .admission = sequence.admissions});
     sequence.scheduled += 1 + drafts;

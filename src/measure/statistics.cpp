@@ -18,13 +18,6 @@ std::vector<double> sorted(std::span<const double> samples) {
   return order;
 }
 
-double quantile_of_sorted(std::span<const double> order, double p) {
-  const double position = p * static_cast<double>(order.size() - 1);
-  const auto below      = static_cast<size_t>(position);
-  const size_t above    = std::min(below + 1, order.size() - 1);
-  return std::lerp(order[below], order[above], position - static_cast<double>(below));
-}
-
 // Calls visit(k, P(Binomial(n, 1/2) <= k)) for k = 0, 1, ... while it returns true. By logarithms, because
 // 2^-n underflows at n = 1075; without lgamma, which writes a global.
 template <class Visit>
@@ -40,6 +33,13 @@ void walk_lower_tail(int64_t n, Visit visit) {
 }  // namespace
 
 double median(std::span<const double> samples) { return quantile(samples, 0.5); }
+
+double quantile_of_sorted(std::span<const double> order, double p) {
+  const double position = p * static_cast<double>(order.size() - 1);
+  const auto below      = static_cast<size_t>(position);
+  const size_t above    = std::min(below + 1, order.size() - 1);
+  return std::lerp(order[below], order[above], position - static_cast<double>(below));
+}
 
 double quantile(std::span<const double> samples, double p) {
   FATHOM_EXPECT(p >= 0 && p <= 1, "a quantile's probability lies outside [0, 1]");

@@ -14,6 +14,8 @@ double median(std::span<const double> samples);
 
 // Hyndman and Fan's type 7 (linear between order statistics, the default of R and NumPy); 0 <= p <= 1.
 double quantile(std::span<const double> samples, double p);
+// The same of samples that are sorted already, at least one.
+double quantile_of_sorted(std::span<const double> order, double p);
 
 // Quantiles at i / 63 for i = 0..63, minimum and maximum included: the shape of a sample in a committed
 // record.

@@ -10,9 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json envelope(const ReplyHead& head, std::string_view object) {
-  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
-}
+constexpr std::string_view kChunk = "chat.completion.chunk";
 
 // A model that called a tool and stopped by itself awaits the result.
 std::string_view finish_reason(const ChoiceEnd& end, bool called) {
@@ -148,18 +146,10 @@ class ChatStream : public Reply {
   }
 
   std::string done(const Usage& usage) override {
-    std::string events;
-    if (options_.include_usage) {
-      Json last       = envelope(options_.head, "chat.completion.chunk");
-      last["choices"] = Json::array();
-      last["usage"]   = usage_json(usage);
-      last["timings"] = timings_json(usage);
-      events          = data_event(last);
-    }
-    return events.append(kDone);
+    return end_of_stream(options_.head, kChunk, options_.include_usage, usage);
   }
 
-  std::string fail(const ApiError& error) override { return data_event(error_json(error)).append(kDone); }
+  std::string fail(const ApiError& error) override { return failure_of_stream(error); }
 
  private:
   struct Choice {
@@ -168,7 +158,7 @@ class ChatStream : public Reply {
   };
 
   Json chunk(size_t index, Json delta) const {
-    Json chunk       = envelope(options_.head, "chat.completion.chunk");
+    Json chunk       = envelope(options_.head, kChunk);
     chunk["choices"] = Json::array({Json{
         {"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", nullptr}}});
     return chunk;

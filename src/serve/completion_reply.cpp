@@ -11,19 +11,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kObject = "text_completion";  // body and chunk alike
+
 class Completion : public Reply {
  public:
   Completion(const model::Tokenizer& tokenizer, CompletionReplyOptions options)
       : tokenizer_(tokenizer), options_(std::move(options)) {}
 
  protected:
-  Json envelope() const {
-    return {{"id", options_.head.id},
-            {"object", "text_completion"},
-            {"created", options_.head.created},
-            {"model", options_.head.model}};
-  }
-
   Json choice_json(size_t index, std::string_view text, std::span<const ShownToken> tokens,
                    const ChoiceEnd* end) const {
     Json choice             = {{"index", index}, {"text", text}, {"logprobs", nullptr}};
@@ -71,7 +66,7 @@ class CompletionBody : public Completion {
   }
 
   std::string done(const Usage& usage) override {
-    Json reply    = envelope();
+    Json reply    = envelope(options_.head, kObject);
     Json& choices = reply["choices"] = Json::array();
     for (size_t i = 0; i < choices_.size(); ++i)
       choices.push_back(
@@ -116,22 +111,14 @@ class CompletionStream : public Completion {
   }
 
   std::string done(const Usage& usage) override {
-    std::string events;
-    if (options_.include_usage) {
-      Json last       = envelope();
-      last["choices"] = Json::array();
-      last["usage"]   = usage_json(usage);
-      last["timings"] = timings_json(usage);
-      events          = data_event(last);
-    }
-    return events.append(kDone);
+    return end_of_stream(options_.head, kObject, options_.include_usage, usage);
   }
 
-  std::string fail(const ApiError& error) override { return data_event(error_json(error)).append(kDone); }
+  std::string fail(const ApiError& error) override { return failure_of_stream(error); }
 
  private:
   std::string event(Json choice, const Usage& usage) const {
-    Json chunk       = envelope();
+    Json chunk       = envelope(options_.head, kObject);
     chunk["choices"] = Json::array({std::move(choice)});
     if (options_.continuous_usage_stats) chunk["usage"] = usage_json(usage);
     if (usage.choices == static_cast<int64_t>(options_.echo.size())) chunk["timings"] = timings_json(usage);

@@ -40,7 +40,7 @@ ApiError refusal_error(const engine::Refusal& refusal) {
   return bad_request("", refusal.message);
 }
 
-// What the engine is asked for each choice, but for prompt, seed and constraint.
+// As asked, or all that the context leaves.
 ApiResult<int64_t> max_tokens_for(const ApiCall& call, const GenerationOptions& options,
                                   int64_t prompt_tokens) {
   const int64_t context = call.model->generator.max_context();
@@ -73,6 +73,14 @@ std::optional<ApiError> add_choices(const ApiCall& call, const GenerationOptions
   text.stop_strings   = options.stop;
   text.keep_stop      = options.include_stop_str_in_output;
   text.min_tokens     = options.min_tokens;
+  std::unique_ptr<engine::Constraint> made;  // once: a schema may take long to compile
+  if (constraint) {
+    if (!call.model->constraint)
+      return bad_request("response_format", "this server cannot constrain what the model writes");
+    auto result = call.model->constraint(*constraint);
+    if (!result) return bad_request("response_format", result.error().message);
+    made = std::move(*result);
+  }
   for (int64_t i = 0; i < options.n; ++i) {
     engine::Request request{.prompt     = prompt,
                             .sampling   = options.sampling,
@@ -82,13 +90,7 @@ std::optional<ApiError> add_choices(const ApiCall& call, const GenerationOptions
                             .priority   = options.priority,
                             .cache_salt = options.cache_salt};
     request.sampling.seed = seed + static_cast<uint64_t>(i);
-    if (constraint) {
-      if (!call.model->constraint)
-        return bad_request("response_format", "this server cannot constrain what the model writes");
-      auto made = call.model->constraint(*constraint);
-      if (!made) return bad_request("response_format", made.error().message);
-      request.constraint = std::move(*made);
-    }
+    if (made) request.constraint = made->clone();
     choices.push_back({.request = std::move(request), .text = text, .own_prompt = i == 0});
   }
   return std::nullopt;

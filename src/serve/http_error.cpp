@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "serve/sse.h"
+
 namespace fathom::serve {
 namespace {
 
@@ -26,9 +28,8 @@ std::string_view error_type(int status) {
 }  // namespace
 
 std::string http_error_body(int status, std::string_view message) {
-  const nlohmann::ordered_json body = {
-      {"error", {{"message", message}, {"type", error_type(status)}, {"param", nullptr}, {"code", status}}}};
-  return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return text_of(error_json(
+      {.status = status, .type = std::string(error_type(status)), .message = std::string(message)}));
 }
 
 }  // namespace fathom::serve

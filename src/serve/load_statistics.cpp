@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/expect.h"
+#include "measure/statistics.h"
 
 namespace fathom::serve {
 namespace {
@@ -98,10 +99,7 @@ std::optional<double> Distribution::deviation() const {
 std::optional<double> Distribution::percentile(double p) const {
   FATHOM_EXPECT(p >= 0 && p <= 100, "a percentile lies in 0 to 100");
   if (sorted_.empty()) return {};
-  const double position = p / 100 * static_cast<double>(sorted_.size() - 1);
-  const auto below      = static_cast<size_t>(position);
-  const size_t above    = std::min(below + 1, sorted_.size() - 1);
-  return std::lerp(sorted_[below], sorted_[above], position - static_cast<double>(below));
+  return measure::quantile_of_sorted(sorted_, p / 100);
 }
 
 LoadSummary summarize(std::span<const RequestRecord> requests, double duration_s, const LatencyGoals& goals) {

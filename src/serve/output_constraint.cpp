@@ -42,6 +42,10 @@ class HarmonyConstraint : public engine::Constraint {
     begin_header();
   }
 
+  std::unique_ptr<engine::Constraint> clone() const override {
+    return std::make_unique<HarmonyConstraint>(*this);
+  }
+
   void restrict(std::span<float> logits) override {
     if (answer_) return answer_->restrict(logits);
     allowed_.assign(logits.size(), 0);

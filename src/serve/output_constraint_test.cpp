@@ -188,6 +188,22 @@ TEST_F(OutputConstraint, WithoutHarmonyTheFirstTokenIsHeldToo) {
   EXPECT_TRUE(call.at("arguments").at("city").is_string());
 }
 
+TEST_F(OutputConstraint, ACloneGoesOnByItself) {
+  for (const OutputConstraints* constraints : {&constraints_, &plain_}) {
+    auto made = constraints->make({.kind = Kind::json_schema, .schema = kWeather});
+    ASSERT_TRUE(made) << made.error().message;
+    std::mt19937 random(5);
+    for (int step = 0; step < 40; ++step) {
+      const auto clone  = (*made)->clone();
+      const auto before = allowed(**made);
+      ASSERT_EQ(allowed(*clone), before);
+      generate(*clone, random);
+      ASSERT_EQ(allowed(**made), before) << "what a clone read, the original has read too";
+      (*made)->accept(*std::next(before.begin(), static_cast<int64_t>(random() % before.size())));
+    }
+  }
+}
+
 TEST_F(OutputConstraint, ErrorsNameTheToolAndThePlace) {
   const auto message = [&](const ConstraintRequest& request) {
     const auto made = constraints_.make(request);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "model/utf8.h"
+#include "serve/sse.h"
 
 namespace fathom::serve {
 namespace {
@@ -32,6 +33,25 @@ uint64_t random_seed() {
   }();
   return random();
 }
+
+Json envelope(const ReplyHead& head, std::string_view object) {
+  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+}
+
+std::string end_of_stream(const ReplyHead& head, std::string_view object, bool include_usage,
+                          const Usage& usage) {
+  std::string events;
+  if (include_usage) {
+    Json last       = envelope(head, object);
+    last["choices"] = Json::array();
+    last["usage"]   = usage_json(usage);
+    last["timings"] = timings_json(usage);
+    events          = data_event(last);
+  }
+  return events.append(kDone);
+}
+
+std::string failure_of_stream(const ApiError& error) { return data_event(error_json(error)).append(kDone); }
 
 std::string new_id(std::string_view prefix) {
   const uint64_t high = random_seed(), low = random_seed();

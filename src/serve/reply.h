@@ -41,6 +41,14 @@ struct ReplyHead {
   std::string model;
 };
 
+// {"id", "object", "created", "model"}
+nlohmann::ordered_json envelope(const ReplyHead& head, std::string_view object);
+// What ends a stream of chunks of that object: usage in a chunk without choices, where it is wanted, and
+// [DONE].
+std::string end_of_stream(const ReplyHead& head, std::string_view object, bool include_usage,
+                          const Usage& usage);
+std::string failure_of_stream(const ApiError& error);
+
 // "chatcmpl-" and 32 random hexadecimal digits.
 std::string new_id(std::string_view prefix);
 uint64_t random_seed();

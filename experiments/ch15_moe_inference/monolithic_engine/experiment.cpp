@@ -33,11 +33,7 @@ Workload workload(int64_t count) {
     return asked;
   };
   static const double rps = 4 * saturation_rps(engine_of(plain()), questions);
-  return [=](uint64_t seed) {
-    std::vector<Asked> asked = questions(seed);
-    arrive(asked, rps, seed);
-    return asked;
-  };
+  return in_open_loop(questions, rps);
 }
 
 auto starts(const engine::EngineConfig& config) {

@@ -35,11 +35,7 @@ Workload workload(int64_t shots) {
     return asked;
   };
   static const double rps = 0.5 * saturation_rps(engine_of(recomputing()), questions);
-  return [=](uint64_t seed) {
-    std::vector<Asked> asked = questions(seed);
-    arrive(asked, rps, seed);
-    return asked;
-  };
+  return in_open_loop(questions, rps);
 }
 
 auto starts(const engine::EngineConfig& config) {

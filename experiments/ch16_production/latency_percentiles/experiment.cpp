@@ -43,12 +43,7 @@ const Scale& scale() {
 }
 
 Workload workload(int64_t load_percent) {
-  const double rps = scale().rps * static_cast<double>(load_percent) / 100;
-  return [=](uint64_t seed) {
-    std::vector<Asked> asked = short_answers(192)(seed);
-    arrive(asked, rps, seed);
-    return asked;
-  };
+  return in_open_loop(short_answers(192), scale().rps * static_cast<double>(load_percent) / 100);
 }
 
 // A good request has its whole answer within ten times what it takes alone. Where there is none, half a one

@@ -51,11 +51,7 @@ Workload workload(int64_t shots) {
     return asked;
   };
   static const double rps = 0.5 * saturation_rps(routed(kInTurn), together);
-  return [=](uint64_t seed) {
-    std::vector<Asked> asked = together(seed);
-    arrive(asked, rps, seed);
-    return asked;
-  };
+  return in_open_loop(together, rps);
 }
 
 auto starts(const Router::Options& options) {

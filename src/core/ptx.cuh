@@ -19,6 +19,12 @@ namespace fathom::ptx {
 #else
 #define FATHOM_PTX_SM90(...) __trap()
 #endif
+// What only the target sm_90a has.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define FATHOM_PTX_SM90A(...) asm volatile(__VA_ARGS__)
+#else
+#define FATHOM_PTX_SM90A(...) __trap()
+#endif
 
 // The address within the shared window that instructions take, of an object in shared memory.
 __device__ inline uint32_t shared_address(const void* object) {
@@ -83,6 +89,16 @@ __device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
         : "memory");
 }
 
+// Arrives, without bytes.
+__device__ inline void mbarrier_arrive(uint64_t* barrier) {
+  FATHOM_PTX_SM90("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Makes mbarrier_init visible to the copy engine, and to the other blocks of a cluster behind its barrier.
+__device__ inline void fence_mbarrier_init() {
+  FATHOM_PTX_SM90("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
 // Orders what this thread did to shared memory by the generic proxy before what the async proxy does next.
 __device__ inline void fence_proxy_async() { FATHOM_PTX_SM90("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -140,6 +156,89 @@ __device__ inline void tensor_store(const void* map, int row, int column, const 
                   : "memory");
 }
 
+// ---- programmatic dependent launch: a kernel begins while the one before it ends (sm_90) ----
+
+// Waits until the kernels before this one in its stream are complete and what they wrote can be read. Every
+// kernel of a chain (core/launch.cuh) calls it, whether it needs their results or not: a later one relies on
+// it. Before it, a thread may read only what no kernel of the chain writes, and write nothing.
+__device__ inline void wait_for_previous() { FATHOM_PTX_SM90("griddepcontrol.wait;" ::: "memory"); }
+
+// The next kernel of the chain may be put on multiprocessors with room for it, once every block has said so
+// or ended.
+__device__ inline void let_next_begin() { FATHOM_PTX_SM90("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+// ---- some warps of a block meet ----
+
+// Barrier `id` (1 to 15; 0 is that of __syncthreads) of `threads` threads, whole warps.
+__device__ inline void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// ---- setmaxnreg: a warpgroup gives registers up, or takes them (sm_90a) ----
+
+// By all warps of a warpgroup; multiples of 8 from 24 to 256. The kernel needs __launch_bounds__(threads, 1).
+template <int kRegisters>
+__device__ inline void give_registers() {
+  FATHOM_PTX_SM90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void take_registers() {
+  FATHOM_PTX_SM90A("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// ---- mma.sync, and fragments from shared memory (sm_80) ----
+
+// d += a b for a 16 x 16 and b 16 x 8 in bf16. With g = lane / 4 and t = lane % 4, a lane has
+//   a  rows g, g + 8, g, g + 8 at columns 2 t, 2 t + 1 (a[0], a[1]) and 2 t + 8, 2 t + 9 (a[2], a[3])
+//   b  rows 2 t, 2 t + 1 (b[0]) and 2 t + 8, 2 t + 9 (b[1]) of column g
+//   d  row g (d[0], d[1]) and row g + 8 (d[2], d[3]) at columns 2 t, 2 t + 1
+// the lower index in the lower half of a register.
+__device__ inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8 x 8 matrices of 16-bit numbers; lane l gives the address (a multiple of 16) of row l % 8 of matrix
+// l / 8, and gets of each matrix row g at columns 2 t, 2 t + 1.
+__device__ inline void load_matrices(uint32_t (&m)[4], uint32_t shared_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(shared_address)
+               : "memory");
+}
+// The same of the transposed matrices: column g at rows 2 t, 2 t + 1.
+__device__ inline void load_matrices_transposed(uint32_t (&m)[4], uint32_t shared_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(shared_address)
+               : "memory");
+}
+
+// ---- loads of what is read once ----
+
+// 16 bytes that no kernel of the chain writes; not kept in L1, and the first to leave L2.
+__device__ inline uint4 load_once(const void* global) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(global));
+  return v;
+}
+
+// 2^x, within 2 ulp.
+__device__ inline float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 #undef FATHOM_PTX_SM90
+#undef FATHOM_PTX_SM90A
 
 }  // namespace fathom::ptx

@@ -52,7 +52,7 @@ int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {
     config.max_queued_tokens += request.input_tokens;
     config.max_context = std::max(config.max_context, request.input_tokens + request.output_tokens);
   }
-  config.kv_tokens  = std::max(config.kv_tokens, config.max_context);
+  if (!config.gpu) config.kv_tokens = std::max(config.kv_tokens, config.max_context);
   const auto engine = make_engine(folder, config);
   const auto target = serve::engine_target(*engine, {});
 

@@ -1,9 +1,21 @@
 #include "cli/engine_flags.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 namespace fathom::cli {
+
+engine::EngineConfig EngineFlags::chosen() const {
+  const auto sizes       = gpu ? engine::EngineConfig::on_gpu() : engine::EngineConfig();
+  engine::EngineConfig c = config;
+  c.gpu                  = gpu;
+  c.max_sequences        = max_sequences.value_or(sizes.max_sequences);
+  c.kv_tokens            = kv_tokens.value_or(gpu ? 0 : std::max(sizes.kv_tokens, c.max_context));
+  c.page_size            = page_size.value_or(sizes.page_size);
+  c.step_tokens          = step_tokens.value_or(sizes.step_tokens);
+  return baseline ? c.plain() : c;
+}
 
 void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   engine::EngineConfig& c = flags.config;
@@ -13,15 +25,29 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
         ->capture_default_str()
         ->group("Engine");
   };
+  const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
+    verb.add_option(name, value, help)->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->group("Engine");
+  };
+  verb.add_option_function<std::string>(
+          "--device", [&flags](const std::string& device) { flags.gpu = device == "cuda"; },
+          "cpu (default) or cuda: this machine's GPU")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->group("Engine");
+  verb.add_option("--gpu-memory-utilization", c.gpu_memory,
+                  "Share of the GPU's memory that may be in use, all in all")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str()
+      ->group("Engine");
   verb.add_option("--threads", c.threads, "CPU threads; 0: one for each CPU")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()
       ->group("Engine");
   number("--max-model-len", c.max_context, "Tokens of a sequence, prompt and answer");
-  number("--max-num-seqs", c.max_sequences, "Sequences running at once");
-  number("--max-num-batched-tokens", c.step_tokens, "Rows of a step");
-  number("--kv-tokens", c.kv_tokens, "Tokens whose keys and values fit, of all sequences together");
-  number("--block-size", c.page_size, "Tokens of a page of the KV cache");
+  size("--max-num-seqs", flags.max_sequences, "Sequences running at once (64; on a GPU 256)");
+  size("--max-num-batched-tokens", flags.step_tokens, "Rows of a step (512; on a GPU 8192)");
+  size("--kv-tokens", flags.kv_tokens,
+       "Tokens whose keys and values fit, of all sequences together (32768; on a GPU all that fit)");
+  size("--block-size", flags.page_size, "Tokens of a page of the KV cache (16; on a GPU always 64)");
   number("--max-queued-requests", c.max_queued_requests, "Requests that may wait; more are refused");
   number("--max-queued-tokens", c.max_queued_tokens, "Tokens of their prompts");
   number("--draft-tokens", c.draft_tokens, "Tokens drafted by n-grams and verified at once; 0: none", 0);

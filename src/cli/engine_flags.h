@@ -2,17 +2,19 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
 
 #include "engine/config.h"
 
 namespace fathom::cli {
 
 struct EngineFlags {
-  engine::EngineConfig config;
-  bool baseline = false;
+  engine::EngineConfig config;  // but for the following
+  bool gpu = false, baseline = false;
+  std::optional<int64_t> max_sequences, kv_tokens, page_size, step_tokens;  // none: what suits the device
 
-  // With the features of the baseline where that was asked for.
-  engine::EngineConfig chosen() const { return baseline ? config.plain() : config; }
+  engine::EngineConfig chosen() const;
 };
 
 void add_engine_flags(CLI::App& verb, EngineFlags& flags);

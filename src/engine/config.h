@@ -5,6 +5,8 @@
 
 namespace fathom::engine {
 
+inline constexpr int64_t kGpuPageSize = 64;  // tokens
+
 struct EngineConfig {
   int threads           = 0;      // 0: one for each CPU that this process may use
   int64_t max_context   = 4096;   // tokens of a sequence, prompt and answer
@@ -12,6 +14,9 @@ struct EngineConfig {
   int64_t kv_tokens     = 32768;  // tokens whose keys and values fit, of all sequences together
   int64_t page_size     = 16;     // tokens
   int64_t step_tokens   = 512;    // rows of a step, at most; more where prompts are not cut
+
+  bool gpu          = false;  // runs on this process's GPU, where kv_tokens = 0 is all that fits
+  double gpu_memory = 0.9;    // share of the GPU's memory that may be in use, all in all
 
   // Requests beyond these are refused: waiting ones, and the tokens of their prompts.
   int64_t max_queued_requests = 512, max_queued_tokens = int64_t{1} << 20;
@@ -35,6 +40,16 @@ struct EngineConfig {
   // Drafting pauses while more sequences than this run: their steps are no longer bound by memory.
   int64_t draft_sequences = 4;
 
+  // On this process's GPU, with sizes that suit one.
+  static EngineConfig on_gpu() {
+    EngineConfig config;
+    config.gpu           = true;
+    config.max_sequences = 256;
+    config.kv_tokens     = 0;
+    config.page_size     = kGpuPageSize;
+    config.step_tokens   = 8192;
+    return config;
+  }
   // The same sizes, all features off.
   EngineConfig plain() const {
     EngineConfig config        = *this;

@@ -46,25 +46,73 @@ Status check(const EngineConfig& c) {
                     c.kv_tokens, c.max_context)};
   if (c.draft_tokens < 0 || c.draft_tokens > 15)
     return Error{fmt::format("draft_tokens is {}, but must be 0 to 15", c.draft_tokens)};
+  if (c.gpu && c.page_size != kGpuPageSize)
+    return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
+  if (!(c.gpu_memory > 0 && c.gpu_memory <= 1))
+    return Error{fmt::format("gpu_memory is {}, but must be above 0 and at most 1", c.gpu_memory)};
   return Ok{};
+}
+
+// The most tokens whose pages, of all layers, take no more than `bytes`.
+int64_t kv_tokens_in(int64_t bytes, const model::Config& model, const EngineConfig& config) {
+  EngineConfig at = config;
+  int64_t fits = 0, too_many = bytes / config.page_size + 1;  // pages
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    at.kv_tokens         = middle * config.page_size;
+    const auto pages     = pages_of(model, at);
+    double wanted        = 0;
+    for (const model::Attention kind : model.layers)
+      wanted += static_cast<double>(pages[kind == model::Attention::sliding ? kWindow : kFull]) *
+                static_cast<double>(gpu_page_bytes(model));
+    (wanted <= static_cast<double>(bytes) ? fits : too_many) = middle;
+  }
+  return fits * config.page_size;
+}
+
+// The configuration with what it leaves open decided, and checked.
+Result<EngineConfig> settle(const model::Checkpoint& checkpoint, EngineConfig c) {
+  if (c.gpu)
+    if (const Status can = gpu_can_run(checkpoint); !can) return can.error();
+  if (c.gpu && c.kv_tokens == 0) {
+    EngineConfig known = c;
+    known.kv_tokens    = c.max_context;
+    if (const Status good = check(known); !good) return good.error();
+    const int64_t bytes = gpu_kv_bytes(checkpoint.config, c);
+    c.kv_tokens         = bytes <= 0 ? 0 : kv_tokens_in(bytes, checkpoint.config, c);
+    if (c.kv_tokens < c.max_context)
+      return Error{fmt::format(
+          "beside weights and workspace, {:.2f} GB of the GPU's memory are left for keys and values, and one "
+          "sequence of {} tokens needs more: give less of --max-model-len or --max-num-batched-tokens, or "
+          "more of --gpu-memory-utilization",
+          static_cast<double>(std::max<int64_t>(bytes, 0)) * 1e-9, c.max_context)};
+  }
+  if (const Status good = check(c); !good) return good.error();
+  return c;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& folder,
                                              const EngineConfig& config) {
-  if (const Status good = check(config); !good) return good.error();
   auto checkpoint = model::Checkpoint::open(folder);
   if (!checkpoint) return checkpoint.error();
   auto owned       = std::make_unique<const model::Checkpoint>(std::move(checkpoint).value());
   const auto& kept = *owned;
-  return std::unique_ptr<Engine>(new Engine(std::move(owned), kept, config));
+  return start(std::move(owned), kept, config);
 }
 
 Result<std::unique_ptr<Engine>> Engine::start(const model::Checkpoint& checkpoint,
                                               const EngineConfig& config) {
-  if (const Status good = check(config); !good) return good.error();
-  return std::unique_ptr<Engine>(new Engine(nullptr, checkpoint, config));
+  return start(nullptr, checkpoint, config);
+}
+
+Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Checkpoint> owned,
+                                              const model::Checkpoint& checkpoint,
+                                              const EngineConfig& config) {
+  const auto settled = settle(checkpoint, config);
+  if (!settled) return settled.error();
+  return std::unique_ptr<Engine>(new Engine(std::move(owned), checkpoint, *settled));
 }
 
 Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
@@ -80,7 +128,8 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                // Nobody outside can make two prefixes that hash to the same.
                .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32}),
       scheduler_(config, blocks_),
-      runner_(checkpoint, config, {blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()}) {
+      runner_((config.gpu ? make_gpu_runner : make_cpu_runner)(
+          checkpoint, config, {blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})) {
   stats_.pages = counted_.pages = blocks_.pages();
   thread_                       = std::thread([this] { loop(); });
 }
@@ -166,24 +215,28 @@ bool Engine::drain(std::chrono::nanoseconds timeout) {
 }
 
 // A step runs while the next one is planned: with its tokens still to come, a sequence's next row has its
-// place already. When they have come, the plan loses those who have ended, and starts.
+// place already. A runner that needs no tokens from here gets the next step at once, and what it yields for
+// those who turn out to have ended is dropped. Else, when the tokens have come, the plan loses those who have
+// ended, and starts.
 void Engine::loop() {
   const bool ahead = config_.async_scheduling && config_.draft_tokens == 0;
   StepPlan flying, next;
   while (take_inbox(!flying.empty())) {
-    next = {};
+    next          = {};
+    bool launched = false;
     if (!flying.empty()) {
       if (ahead) {
         const TimePoint start = Clock::now();
         next                  = scheduler_.plan();
         counted_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
+        launched = !next.empty() && runner_->can_follow(next);
+        if (launched) runner_->launch(next);
       }
-      auto outputs          = runner_.collect();
+      auto outputs          = runner_->collect(flying);
       const TimePoint start = Clock::now();
       land(flying, std::move(outputs));
       end_cancelled();
-      std::erase_if(next.entries,
-                    [&](const StepEntry& entry) { return !sequences_.contains(entry.sequence->id); });
+      forget_ended(next, launched);
       if (!ahead) next = scheduler_.plan();
       counted_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {
@@ -192,10 +245,22 @@ void Engine::loop() {
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");
     }
     flying = std::move(next);
-    if (!flying.empty()) runner_.launch(flying);
+    if (!flying.empty() && !launched) runner_->launch(flying);
     count(flying);
     tell();
   }
+}
+
+// Their pages are free, though a launched step still writes to them: a step that gets those pages runs after
+// it.
+void Engine::forget_ended(StepPlan& plan, bool launched) const {
+  const auto ended = [&](const StepEntry& entry) { return !sequences_.contains(entry.sequence->id); };
+  if (!launched) {
+    std::erase_if(plan.entries, ended);
+    return;
+  }
+  for (StepEntry& entry : plan.entries)
+    if (ended(entry)) entry.sequence = nullptr;
 }
 
 // Waits until there is something to do. False at the end, when nothing is in flight.
@@ -222,9 +287,10 @@ bool Engine::take_inbox(bool in_flight) {
 }
 
 void Engine::land(StepPlan& flown, std::vector<StepOutput> outputs) {
-  counted_.forward_s = runner_.forward_s();
-  counted_.sample_s  = runner_.sample_s();
-  for (size_t e = 0; e < flown.entries.size(); ++e) land(flown.entries[e], outputs[e]);
+  counted_.forward_s = runner_->forward_s();
+  counted_.sample_s  = runner_->sample_s();
+  for (size_t e = 0; e < flown.entries.size(); ++e)
+    if (flown.entries[e].sequence) land(flown.entries[e], outputs[e]);
 }
 
 void Engine::land(const StepEntry& entry, StepOutput& output) {
@@ -299,7 +365,8 @@ void Engine::tell() {
 void Engine::count(const StepPlan& plan) {
   const TimePoint now = Clock::now();
   for (const StepEntry& entry : plan.entries)
-    if (entry.sequence->times.scheduled == TimePoint()) entry.sequence->times.scheduled = now;
+    if (entry.sequence && entry.sequence->times.scheduled == TimePoint())
+      entry.sequence->times.scheduled = now;
   if (!plan.empty()) ++counted_.steps, counted_.step_rows += plan.rows();
   counted_.running                  = scheduler_.running();
   counted_.pages_in_use             = blocks_.pages_in_use();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -41,7 +42,8 @@ class Engine final : public Generator {
 
   const model::Checkpoint& checkpoint() const { return checkpoint_; }
   const EngineConfig& config() const { return config_; }
-  int threads() const { return runner_.threads(); }
+  int threads() const { return runner_->threads(); }
+  std::string where() const { return runner_->where(); }  // "16 threads", "NVIDIA H200"
 
  private:
   struct Cancellation {
@@ -57,6 +59,9 @@ class Engine final : public Generator {
     std::string error;
   };
 
+  static Result<std::unique_ptr<Engine>> start(std::unique_ptr<const model::Checkpoint> owned,
+                                               const model::Checkpoint& checkpoint,
+                                               const EngineConfig& config);
   Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
          const EngineConfig& config);
 
@@ -66,6 +71,7 @@ class Engine final : public Generator {
   void land(StepPlan& flown, std::vector<StepOutput> outputs);
   void land(const StepEntry& entry, StepOutput& output);
   void end_cancelled();
+  void forget_ended(StepPlan& plan, bool launched) const;
   void end(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {}, std::string error = {});
   void tell();
   void count(const StepPlan& plan);
@@ -75,7 +81,7 @@ class Engine final : public Generator {
   const EngineConfig config_;
   BlockManager blocks_;
   Scheduler scheduler_;
-  ModelRunner runner_;
+  const std::unique_ptr<ModelRunner> runner_;
 
   // Of the engine's thread.
   std::unordered_map<RequestId, Sequence*> sequences_;

@@ -1,23 +1,17 @@
-// Runs steps on this machine's CPUs: one forward pass for the rows of all sequences, then each one's next
+// Who computes steps for the engine: one forward pass for the rows of all sequences, then each one's next
 // token. A step is launched and collected; between the two, whoever scheduled it can plan the next.
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "core/buffer.h"
-#include "core/thread_pool.h"
 #include "engine/config.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "model/checkpoint.h"
-#include "model/gpt_oss.h"
-#include "model/kv_cache.h"
 
 namespace fathom::engine {
 
@@ -30,66 +24,40 @@ struct StepOutput {
 
 class ModelRunner {
  public:
-  // For pages as the block manager has them. `checkpoint` must outlive it. The cache's memory is there when
-  // the constructor returns.
-  ModelRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-              const std::array<int64_t, kGroups>& pages);
-  ~ModelRunner();
-  ModelRunner(const ModelRunner&)            = delete;
-  ModelRunner& operator=(const ModelRunner&) = delete;
+  virtual ~ModelRunner() = default;
 
-  // The tokens of all rows are known. `plan` and its sequences' tokens stay as they are until collect();
-  // their pages may change. One step at a time.
-  void launch(const StepPlan& plan);
-  // One output for each entry, in order. A step that could not run is an error of each of them.
-  std::vector<StepOutput> collect();
+  // Whether `plan` may be launched while a step is in flight whose tokens it needs. Else a step is launched
+  // when the one before is collected, and all of its rows' tokens are known.
+  virtual bool can_follow(const StepPlan& plan) const = 0;
+  // `plan` and its sequences stay where they are until collect(), unless it followed another: then nobody
+  // looks at them again.
+  virtual void launch(const StepPlan& plan) = 0;
+  // Of the oldest step in flight, which is `plan`: one output for each entry, in order. A step that could not
+  // run is an error of each of them. Entries without a sequence have ended meanwhile.
+  virtual std::vector<StepOutput> collect(const StepPlan& plan) = 0;
 
-  int threads() const { return threads_.threads(); }
+  // What it runs on, for people: "16 threads", "NVIDIA H200".
+  virtual std::string where() const = 0;
+  virtual int threads() const       = 0;
   // Seconds so far. Not while a step is in flight.
-  double forward_s() const { return forward_s_; }
-  double sample_s() const { return sample_s_; }
-
- private:
-  // Rows first .. first + count of the step, of entries from `entry` on, one forward pass.
-  struct Piece {
-    int64_t first = 0, count = 0;
-    size_t entry    = 0;
-    int64_t entries = 0;
-  };
-  // Of logits: those of an entry's sampling rows.
-  struct Asking {
-    size_t entry = 0;
-    int64_t row = 0, rows = 0;
-  };
-
-  void work();
-  void run();
-  Piece next_piece(const Piece& before) const;
-  void forward(const Piece& piece);
-  void sample(const Piece& piece);
-  void sample(Sampler& sampler, const StepEntry& entry, const float* logits, StepOutput& output) const;
-
-  const int64_t vocab_size_, max_rows_, logit_rows_, page_size_;
-  ThreadPool threads_;
-  model::GptOss model_;
-  model::KvCache kv_;
-  std::vector<Sampler> samplers_;  // one a thread
-  Buffer<float> logits_;
-
-  // The step in flight.
-  const StepPlan* plan_ = nullptr;
-  std::vector<int64_t> row_of_entry_;  // and one past the last
-  std::vector<int32_t> tokens_, positions_, first_row_;
-  std::array<std::vector<int32_t>, kGroups> tables_;  // [entries, columns_]
-  int64_t columns_ = 0;
-  std::vector<StepOutput> outputs_;
-  double forward_s_ = 0, sample_s_ = 0;
-
-  // With asynchronous steps, a thread of its own runs them.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  enum class State { idle, launched, done, ending } state_ = State::idle;
-  std::thread worker_;
+  virtual double forward_s() const = 0;
+  virtual double sample_s() const  = 0;
 };
+
+// For pages as the block manager has them. `checkpoint` must outlive it. The cache's memory is there when it
+// returns.
+std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                                             const std::array<int64_t, kGroups>& pages);
+
+// The same on this process's GPU, which gpu_can_run() is content with.
+std::unique_ptr<ModelRunner> make_gpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                                             const std::array<int64_t, kGroups>& pages);
+// The error says what this program, this machine or this model lacks.
+Status gpu_can_run(const model::Checkpoint& checkpoint);
+// How much of the GPU's memory is there for keys and values, when the rest of such an engine is. May be
+// negative.
+int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config);
+// Of a page of one layer there.
+int64_t gpu_page_bytes(const model::Config& model);
 
 }  // namespace fathom::engine

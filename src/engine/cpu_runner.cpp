@@ -1,4 +1,6 @@
-#include "engine/model_runner.h"
+#include "engine/cpu_runner.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -7,6 +9,7 @@
 
 #include "core/cpus.h"
 #include "core/expect.h"
+#include "engine/row_choice.h"
 #include "model/ops.h"
 
 namespace fathom::engine {
@@ -22,8 +25,8 @@ double seconds_since(TimePoint start) {
 
 }  // namespace
 
-ModelRunner::ModelRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                         const std::array<int64_t, kGroups>& pages)
+CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                     const std::array<int64_t, kGroups>& pages)
     : vocab_size_(checkpoint.config.vocab_size),
       max_rows_(std::max({config.step_tokens, config.draft_tokens + 1})),
       logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
@@ -42,7 +45,7 @@ ModelRunner::ModelRunner(const model::Checkpoint& checkpoint, const EngineConfig
   if (config.async_scheduling) worker_ = std::thread([this] { work(); });
 }
 
-ModelRunner::~ModelRunner() {
+CpuRunner::~CpuRunner() {
   if (!worker_.joinable()) return;
   {
     std::unique_lock lock(mutex_);
@@ -53,7 +56,11 @@ ModelRunner::~ModelRunner() {
   worker_.join();
 }
 
-void ModelRunner::work() {
+std::string CpuRunner::where() const {
+  return fmt::format("{} thread{}", threads_.threads(), threads_.threads() == 1 ? "" : "s");
+}
+
+void CpuRunner::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return state_ == State::launched || state_ == State::ending; });
@@ -66,7 +73,7 @@ void ModelRunner::work() {
   }
 }
 
-void ModelRunner::launch(const StepPlan& plan) {
+void CpuRunner::launch(const StepPlan& plan) {
   FATHOM_EXPECT(state_ == State::idle && !plan.empty(), "one step at a time, and something in it");
   plan_ = &plan;
   tokens_.clear(), positions_.clear(), row_of_entry_.clear();
@@ -100,7 +107,7 @@ void ModelRunner::launch(const StepPlan& plan) {
   changed_.notify_all();
 }
 
-std::vector<StepOutput> ModelRunner::collect() {
+std::vector<StepOutput> CpuRunner::collect(const StepPlan&) {
   if (worker_.joinable()) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return state_ == State::done; });
@@ -111,7 +118,7 @@ std::vector<StepOutput> ModelRunner::collect() {
   return std::move(outputs_);
 }
 
-void ModelRunner::run() {
+void CpuRunner::run() {
   try {
     for (Piece piece = next_piece({}); piece.count > 0; piece = next_piece(piece)) {
       const TimePoint start = std::chrono::steady_clock::now();
@@ -126,7 +133,7 @@ void ModelRunner::run() {
 
 // Rows that follow those of `before`, as many as a forward pass takes. Drafts and the row before them stay
 // together.
-ModelRunner::Piece ModelRunner::next_piece(const Piece& before) const {
+CpuRunner::Piece CpuRunner::next_piece(const Piece& before) const {
   const auto rows = static_cast<int64_t>(tokens_.size());
   Piece piece{.first = before.first + before.count, .entry = before.entry};
   while (piece.entry < plan_->entries.size() && row_of_entry_[piece.entry + 1] <= piece.first) ++piece.entry;
@@ -142,7 +149,7 @@ ModelRunner::Piece ModelRunner::next_piece(const Piece& before) const {
   return piece;
 }
 
-void ModelRunner::forward(const Piece& piece) {
+void CpuRunner::forward(const Piece& piece) {
   first_row_.assign(1, 0);
   for (int64_t e = 0; e < piece.entries; ++e) {
     const int64_t end = row_of_entry_[piece.entry + static_cast<size_t>(e) + 1];
@@ -161,7 +168,7 @@ void ModelRunner::forward(const Piece& piece) {
       kv_);
 }
 
-void ModelRunner::sample(const Piece& piece) {
+void CpuRunner::sample(const Piece& piece) {
   std::vector<Asking> asking;
   std::vector<int32_t> rows;
   const auto answer = [&] {
@@ -172,8 +179,10 @@ void ModelRunner::sample(const Piece& piece) {
     start = std::chrono::steady_clock::now();
     threads_.run([&](int worker) {
       for (auto a = static_cast<size_t>(worker); a < asking.size(); a += samplers_.size())
-        sample(samplers_[static_cast<size_t>(worker)], plan_->entries[asking[a].entry],
-               logits_.data() + asking[a].row * vocab_size_, outputs_[asking[a].entry]);
+        choose_from_rows(samplers_[static_cast<size_t>(worker)], plan_->entries[asking[a].entry],
+                         std::span(logits_.data() + asking[a].row * vocab_size_,
+                                   static_cast<size_t>(asking[a].rows * vocab_size_)),
+                         outputs_[asking[a].entry]);
     });
     sample_s_ += seconds_since(start);
     asking.clear(), rows.clear();
@@ -190,41 +199,9 @@ void ModelRunner::sample(const Piece& piece) {
   if (!asking.empty()) answer();
 }
 
-// Each row's token is chosen as if there were no drafts, from what it would be chosen from without them: a
-// draft is right where it is that token. That is rejection sampling for a draft without a distribution
-// (accept with the token's probability, else choose among the others), and gives the very tokens of plain
-// decoding.
-void ModelRunner::sample(Sampler& sampler, const StepEntry& entry, const float* logits,
-                         StepOutput& output) const {
-  const Sequence& sequence = *entry.sequence;
-  const Request& request   = sequence.request;
-  std::vector<TokenId> longer;  // the answer with drafts that were right
-  for (size_t r = 0; r <= entry.drafts.size(); ++r) {
-    std::span<const TokenId> answer = sequence.answer();
-    if (r > 0) {
-      if (r == 1) longer.assign(answer.begin(), answer.end());
-      longer.push_back(output.tokens.back().id);
-      answer = longer;
-    }
-    Restriction restriction{.constraint = request.constraint.get()};
-    if (static_cast<int64_t>(answer.size()) < request.min_tokens) restriction.forbidden = request.stop_ids;
-    const std::span<const float> row(logits + static_cast<int64_t>(r) * vocab_size_,
-                                     static_cast<size_t>(vocab_size_));
-    auto sampled = sampler.sample(row, request.sampling, request.prompt, answer, restriction);
-    if (!sampled) {
-      output.error = sampled.error().message;
-      return;
-    }
-    const TokenId id = sampled.value().id;
-    output.tokens.push_back(std::move(sampled).value());
-    if (request.constraint) request.constraint->accept(id);
-    const bool stop =
-        std::find(request.stop_ids.begin(), request.stop_ids.end(), id) != request.stop_ids.end();
-    if (r == entry.drafts.size() || id != entry.drafts[r] || stop) {
-      output.rejected = static_cast<int64_t>(entry.drafts.size() - r);
-      return;
-    }
-  }
+std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                                             const std::array<int64_t, kGroups>& pages) {
+  return std::make_unique<CpuRunner>(checkpoint, config, pages);
 }
 
 }  // namespace fathom::engine

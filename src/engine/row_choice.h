@@ -1,0 +1,25 @@
+// From the rows of an entry that sample to its tokens: which drafts were right, and what comes after them.
+#pragma once
+
+#include <span>
+
+#include "core/result.h"
+#include "engine/model_runner.h"
+#include "engine/sampler.h"
+#include "engine/scheduler.h"
+
+namespace fathom::engine {
+
+// Each row's token is chosen as if there were no drafts, from what it would be chosen from without them: a
+// draft is right where it is that token. That is rejection sampling for a draft without a distribution
+// (accept with the token's probability, else choose among the others), and gives the very tokens of plain
+// decoding.
+
+// By `sampler`, from logits [1 + drafts, V].
+void choose_from_rows(Sampler& sampler, const StepEntry& entry, std::span<const float> logits,
+                      StepOutput& output);
+
+// Those that were chosen elsewhere: one a row, -1 where there was no distribution.
+void take_chosen(const StepEntry& entry, std::span<const model::TokenId> chosen, StepOutput& output);
+
+}  // namespace fathom::engine

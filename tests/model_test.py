@@ -162,13 +162,16 @@ class Made(unittest.TestCase):
     def test_bench_latency(self):
         model = self.folder / "model"
         self.done("model", "make", "--shape", "tiny", model)
-        text = self.done("bench", "latency", "--model", model, "--input-len", 20, "--output-len", 3, "--num-iters", 2, "--json")
+        text = self.done("bench", "latency", "--model", model, "--input-len", 20, "--output-len", 3,
+                         "--batch-size", "1,3", "--num-iters", 2, "--json")
         seen = json.loads(text)
-        self.assertEqual((seen["schema"], seen["input_len"], seen["output_len"]), ("fathom.bench_latency/1", 20, 3))
-        for times in (seen["ttft_ms"], seen["tpot_ms"]):
-            self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
-        self.assertAlmostEqual(seen["decode_tokens_per_s"] * seen["tpot_ms"]["median"] / 1e3, 1)
-        self.assertAlmostEqual(seen["prefill_tokens_per_s"] * seen["ttft_ms"]["median"] / 1e3, 20)
+        self.assertEqual((seen["schema"], seen["input_len"], seen["output_len"]), ("fathom.bench_latency/2", 20, 3))
+        self.assertEqual([batch["batch_size"] for batch in seen["batches"]], [1, 3])
+        for batch in seen["batches"]:
+            for times in (batch["ttft_ms"], batch["tpot_ms"]):
+                self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
+            self.assertAlmostEqual(batch["decode_tokens_per_s"] * batch["tpot_ms"]["median"] / 1e3, batch["batch_size"])
+            self.assertAlmostEqual(batch["prefill_tokens_per_s"] * batch["ttft_ms"]["median"] / 1e3, 20 * batch["batch_size"])
         self.refused("--input-len", "bench", "latency", "--model", model, "--input-len", 0)
         self.refused("config.json", "bench", "latency", "--model", self.folder / "none")
 

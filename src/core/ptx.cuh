@@ -40,6 +40,12 @@ __device__ inline void cp_async_16(void* shared, const void* global) {
                : "memory");
 }
 
+// The same of 4 bytes, multiples of 4; through L1.
+__device__ inline void cp_async_4(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(shared)), "l"(global)
+               : "memory");
+}
+
 // The same, but only the first `bytes` (0 to 16) are read, and the rest becomes zero.
 __device__ inline void cp_async_16(void* shared, const void* global, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
@@ -128,6 +134,46 @@ __device__ inline void bulk_commit() { FATHOM_PTX_SM90("cp.async.bulk.commit_gro
 template <int kPending>
 __device__ inline void bulk_wait_read() {
   FATHOM_PTX_SM90("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// ---- clusters: blocks that reach each other's shared memory (sm_90) ----
+
+// Threads of the cluster that have not left the kernel meet: what they did before arriving is visible to
+// whoever has waited.
+__device__ inline void cluster_arrive() {
+  FATHOM_PTX_SM90("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+// The same, but others see only what a fence before it says: barriers, by fence_mbarrier_init().
+__device__ inline void cluster_arrive_relaxed() {
+  FATHOM_PTX_SM90("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ inline void cluster_wait() {
+  FATHOM_PTX_SM90("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Where the cluster's block `rank` has what lies at `shared_address` here.
+__device__ inline uint32_t address_in_block(uint32_t shared_address, int rank) {
+  uint32_t address = 0;
+  FATHOM_PTX_SM90("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(rank));
+  return address;
+}
+
+// Loads 16 bytes of another block; the address by address_in_block.
+__device__ inline float4 load_from_block(uint32_t from) {
+  float4 v = {};
+  FATHOM_PTX_SM90("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                  : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                  : "r"(from)
+                  : "memory");
+  return v;
+}
+
+// Stores 16 bytes in another block, and counts them on a barrier there; both addresses by address_in_block.
+__device__ inline void store_to_block(uint32_t to, float4 v, uint32_t barrier) {
+  FATHOM_PTX_SM90(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+      : "memory");
 }
 
 // ---- cp.async.bulk.tensor: boxes of a matrix that a tensor map describes (core/tensor_map.h; sm_90) ----
@@ -220,14 +266,24 @@ __device__ inline void load_matrices_transposed(uint32_t (&m)[4], uint32_t share
                : "memory");
 }
 
+// An 8 x 8 matrix of 16-bit numbers, of which a lane has row g at columns 2 t, 2 t + 1; returns those of its
+// transpose.
+__device__ inline uint32_t transpose_matrix(uint32_t m) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(m));
+  return transposed;
+}
+
 // ---- loads of what is read once ----
 
 // 16 bytes that no kernel of the chain writes; not kept in L1, and the first to leave L2.
 __device__ inline uint4 load_once(const void* global) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
+  uint64_t first_to_leave;  // the qualifier .L2::evict_first itself is only for 32 bytes, on later GPUs
+  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(first_to_leave));
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(global));
+               : "l"(global), "l"(first_to_leave));
   return v;
 }
 

@@ -38,7 +38,7 @@ CUtensorMapDataType data_type(DType type) {
 }  // namespace
 
 CUtensorMap tensor_map(const void* data, DType type, int64_t rows, int64_t columns, int64_t row_bytes,
-                       int box_rows, int box_columns) {
+                       int box_rows, int box_columns, Swizzle swizzle) {
   static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
   FATHOM_EXPECT(reinterpret_cast<uintptr_t>(data) % 16 == 0 && row_bytes % 16 == 0,
                 "a tensor map's rows are aligned to 16 bytes");
@@ -52,7 +52,9 @@ CUtensorMap tensor_map(const void* data, DType type, int64_t rows, int64_t colum
   CUtensorMap map;
   const CUresult result =
       encode(&map, data_type(type), 2, const_cast<void*>(data), extents, strides, box, every_element,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // NONE: zeros
   if (result != CUDA_SUCCESS)
     throw SystemError("cuTensorMapEncodeTiled refused a matrix of " + std::to_string(rows) + " x " +

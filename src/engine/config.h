@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace fathom::engine {
 
@@ -39,6 +40,9 @@ struct EngineConfig {
   int64_t draft_tokens = 0;
   // Drafting pauses while more sequences than this run: their steps are no longer bound by memory.
   int64_t draft_sequences = 4;
+
+  // Hears how many bytes of weights of how many have gone to the GPU.
+  std::function<void(int64_t done, int64_t total)> loading = {};
 
   // On this process's GPU, with sizes that suit one.
   static EngineConfig on_gpu() {

@@ -1,0 +1,323 @@
+// fathom bench latency: how fast the engine reads a batch of prompts, and how fast it answers them all, as
+// shares of what the machine allows.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/bundled_model.h"
+#include "cli/engine_flags.h"
+#include "cli/load_flags.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/usage.h"
+#include "core/rng.h"
+#include "engine/engine.h"
+#include "machine/ceilings.h"
+#include "machine/gpu_ceilings.h"
+#include "measure/statistics.h"
+#include "model/config.h"
+
+namespace fathom::cli {
+namespace {
+
+using engine::TimePoint;
+using nlohmann::json;
+
+struct LatencyFlags {
+  std::string model;
+  std::vector<int64_t> batches = {1};
+  int64_t input_len = 512, output_len = 64, iterations = 5, warmup = 1;
+  uint64_t seed = 1;
+  EngineFlags engine;
+  OutputFlags outputs;
+};
+
+// One batch size, over the runs that count.
+struct BatchLatency {
+  int64_t batch = 1;
+  std::vector<double> ttft_s;  // until every prompt has its first token
+  std::vector<double> tpot_s;  // of a step in which every sequence of the batch gets a token
+  double prefill_flops = 0;    // of the batch: dense layers, its own experts, a row of logits a prompt
+  double step_bytes    = 0;    // weights and keys and values that a step touches, with even routing
+};
+
+struct Latency {
+  std::string where;
+  std::vector<BatchLatency> batches;
+  std::optional<double> read_bytes_per_s;  // where doctor has measured this machine
+  std::optional<double> peak_flops;
+};
+
+// 2 flops for each weight that a token meets, attention's own products, and the unembedding once.
+double prefill_flops(const model::Config& c, int64_t tokens) {
+  const auto f             = model::footprint(c);
+  const double unembedding = static_cast<double>(c.vocab_size) * static_cast<double>(c.hidden_size);
+  const auto T             = static_cast<double>(tokens);
+  double pairs             = 0;  // of a query and a position it sees
+  for (const model::Attention kind : c.layers)
+    for (int64_t t = 0; t < tokens; ++t)
+      pairs +=
+          static_cast<double>(kind == model::Attention::full ? t + 1 : std::min(t + 1, c.sliding_window));
+  return 2 * T * (static_cast<double>(f.active_parameters) - unembedding) + 2 * unembedding +
+         4 * pairs * static_cast<double>(c.num_attention_heads * c.head_dim);
+}
+
+// What a step for `batch` sequences of `context` tokens reads: every weight but those of experts, the experts
+// that some token is expected to go to where all are as likely, and keys and values in `kv_bytes`.
+double step_bytes(const model::Config& c, int64_t batch, int64_t context, int64_t kv_bytes) {
+  const auto f       = model::footprint(c);
+  const auto L       = static_cast<double>(c.num_hidden_layers);
+  const auto E       = static_cast<double>(c.num_local_experts);
+  const auto chosen  = static_cast<double>(c.num_experts_per_tok);
+  const double one   = static_cast<double>(f.expert_bytes) * L;
+  const double hit   = E * (1 - std::pow(1 - chosen / E, static_cast<double>(batch)));
+  const double dense = static_cast<double>(f.bytes_read_by_token) - chosen * one;
+  const double kv    = static_cast<double>(f.kv_bytes_per_token * context + f.kv_window_bytes) *
+                    static_cast<double>(kv_bytes) / 2;
+  return dense + hit * one + static_cast<double>(batch) * kv;
+}
+
+struct Run {
+  double ttft_s = 0, tpot_s = 0;
+};
+
+// Tokens at random: a fixed or repeated one would visit the same experts again and again. The answers are
+// drawn from the model's distribution, for the same reason.
+Run run_batch(engine::Engine& engine, const LatencyFlags& flags, int64_t batch, uint64_t seed) {
+  const auto B = static_cast<size_t>(batch);
+  std::vector<std::vector<TimePoint>> times(B);  // of each sequence's tokens
+  std::promise<std::string> all_ended;
+  size_t ended = 0;
+  std::vector<engine::Request> requests(B);
+  for (size_t b = 0; b < B; ++b) {
+    engine::Request& request = requests[b];
+    request.prompt.resize(static_cast<size_t>(flags.input_len));
+    fill_integers(request.prompt.data(), flags.input_len, seed * 1000003 + b, 0,
+                  engine.checkpoint().config.vocab_size);
+    request.max_tokens    = flags.output_len + 1;
+    request.sampling.seed = seed + b;
+  }
+  const TimePoint start = std::chrono::steady_clock::now();
+  std::string error;
+  for (size_t b = 0; b < B; ++b) {
+    const auto taken = engine.submit(std::move(requests[b]), [&, b](const engine::Progress& progress) {
+      times[b].insert(times[b].end(), progress.tokens.size(), std::chrono::steady_clock::now());
+      if (!progress.finish) return;
+      if (!progress.error.empty()) error = progress.error;
+      if (++ended == B) all_ended.set_value(error);
+    });
+    if (const auto* refusal = std::get_if<engine::Refusal>(&taken)) throw UsageError(refusal->message);
+  }
+  if (const std::string failed = all_ended.get_future().get(); !failed.empty()) throw UsageError(failed);
+
+  // A step in which all have begun and none has ended yields a token for each of them; the one that began
+  // last counts the steps.
+  const auto last_begun = std::max_element(
+      times.begin(), times.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
+  TimePoint first_end = last_begun->back();
+  for (const auto& its : times) first_end = std::min(first_end, its.back());
+  const auto seconds = [](TimePoint from, TimePoint to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  Run run{.ttft_s = seconds(start, last_begun->front())};
+  if (flags.output_len == 0) return run;
+  auto last = last_begun->begin();
+  while (last + 1 != last_begun->end() && *(last + 1) <= first_end) ++last;
+  const auto steps = static_cast<double>(last - last_begun->begin());
+  if (steps < 1)
+    throw UsageError(fmt::format(
+        "of {} sequences, the first ended before the last began: give more than --output-len {}, or less of "
+        "--batch-size",
+        batch, flags.output_len));
+  run.tpot_s = seconds(last_begun->front(), *last) / steps;
+  return run;
+}
+
+Latency measure_latency(const LatencyFlags& flags) {
+  const std::string folder = model_folder(flags.model).string();
+  auto config              = flags.engine.chosen();
+  config.max_context       = flags.input_len + flags.output_len + 1;
+  config.max_sequences     = *std::max_element(flags.batches.begin(), flags.batches.end());
+  config.prefix_cache      = false;
+  const int64_t tokens     = config.max_sequences * (config.max_context + config.page_size);
+  if (!config.gpu) config.kv_tokens = std::max(config.kv_tokens, tokens);
+  config.max_queued_requests = config.max_sequences;
+  config.max_queued_tokens   = tokens;
+  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
+  config.loading = [&](int64_t done, int64_t total) {
+    display.show({.experiment = folder,
+                  .phase      = "weights, MB",
+                  .done       = static_cast<int>(done >> 20),
+                  .total      = static_cast<int>(total >> 20)});
+  };
+  const auto engine         = value_or_usage_error(engine::Engine::open(folder, config));
+  const model::Config model = engine->checkpoint().config;
+
+  Latency seen{.where = engine->where()};
+  if (config.gpu) {
+    try {
+      const auto& known = machine::gpu_ceilings(machine::Refresh::never);
+      seen.read_bytes_per_s =
+          machine::gpu_median_rate(machine::GpuLevel::dram, machine::Traffic::read, known);
+      seen.peak_flops = machine::gpu_median_flops(DType::bf16, true, known);
+    } catch (const std::exception&) {  // not measured yet
+    }
+  } else if (const auto ceilings = machine::read_ceilings(machine::ceilings_path())) {
+    seen.read_bytes_per_s =
+        machine::median_rate(machine::Level::dram, machine::Traffic::read, engine->threads(), *ceilings);
+    seen.peak_flops = machine::median_flops(DType::fp32, engine->threads(), *ceilings);
+  }
+  for (const int64_t batch : flags.batches) {
+    BatchLatency& now = seen.batches.emplace_back();
+    now.batch         = batch;
+    now.prefill_flops = static_cast<double>(batch) * prefill_flops(model, flags.input_len);
+    now.step_bytes    = step_bytes(model, batch, flags.input_len + flags.output_len / 2, config.gpu ? 2 : 4);
+    for (int64_t i = -flags.warmup; i < flags.iterations; ++i) {
+      display.show({.experiment = fmt::format("batch of {}", batch),
+                    .phase      = i < 0 ? "warm up" : "measure",
+                    .done       = static_cast<int>(i + flags.warmup),
+                    .total      = static_cast<int>(flags.iterations + flags.warmup)});
+      const Run run = run_batch(*engine, flags, batch, flags.seed + static_cast<uint64_t>(i));
+      if (i < 0) continue;
+      now.ttft_s.push_back(run.ttft_s);
+      if (flags.output_len > 0) now.tpot_s.push_back(run.tpot_s);
+    }
+  }
+  display.clear();
+  return seen;
+}
+
+struct Summary {
+  double median, lowest, highest;
+};
+Summary summary(std::vector<double> samples) {
+  const auto [lowest, highest] = std::minmax_element(samples.begin(), samples.end());
+  return {measure::median(samples), *lowest, *highest};
+}
+
+json to_json(const LatencyFlags& flags, const Latency& seen) {
+  const auto numbers = [](const Summary& s, double factor) {
+    return json{{"median", s.median * factor}, {"min", s.lowest * factor}, {"max", s.highest * factor}};
+  };
+  json batches = json::array();
+  for (const BatchLatency& now : seen.batches) {
+    const Summary ttft  = summary(now.ttft_s);
+    const double flops  = now.prefill_flops / ttft.median;
+    const double tokens = static_cast<double>(now.batch * flags.input_len);
+    json out            = {{"batch_size", now.batch},
+                           {"ttft_ms", numbers(ttft, 1e3)},
+                           {"prefill_tokens_per_s", tokens / ttft.median},
+                           {"prefill_flops_per_s", flops},
+                           {"prefill_share_of_peak", nullptr},
+                           {"tpot_ms", nullptr},
+                           {"decode_tokens_per_s", nullptr},
+                           {"decode_bytes_per_s", nullptr},
+                           {"decode_share_of_read_bandwidth", nullptr}};
+    if (seen.peak_flops) out["prefill_share_of_peak"] = flops / *seen.peak_flops;
+    if (!now.tpot_s.empty()) {
+      const Summary tpot         = summary(now.tpot_s);
+      const double rate          = now.step_bytes / tpot.median;
+      out["tpot_ms"]             = numbers(tpot, 1e3);
+      out["decode_tokens_per_s"] = static_cast<double>(now.batch) / tpot.median;
+      out["decode_bytes_per_s"]  = rate;
+      if (seen.read_bytes_per_s) out["decode_share_of_read_bandwidth"] = rate / *seen.read_bytes_per_s;
+    }
+    batches.push_back(std::move(out));
+  }
+  return {
+      {"schema", "fathom.bench_latency/2"}, {"model", flags.model},           {"where", seen.where},
+      {"input_len", flags.input_len},       {"output_len", flags.output_len}, {"num_iters", flags.iterations},
+      {"batches", std::move(batches)}};
+}
+
+Table to_table(const LatencyFlags& flags, const Latency& seen) {
+  Table table{.columns = {{"batch", true},
+                          {"step"},
+                          {"median", true},
+                          {"lowest", true},
+                          {"highest", true},
+                          {"tokens/s", true},
+                          {"rate", true},
+                          {"of limit", true}},
+              .rows    = {}};
+  const auto row = [&](int64_t batch, std::string step, const Summary& s, double tokens, std::string rate,
+                       double share) {
+    table.rows.push_back({std::to_string(batch), std::move(step), fmt::format("{:.2f} ms", s.median * 1e3),
+                          fmt::format("{:.2f} ms", s.lowest * 1e3), fmt::format("{:.2f} ms", s.highest * 1e3),
+                          fmt::format("{:.4g}", tokens / s.median), std::move(rate),
+                          share > 0 ? fmt::format("{:.1f} %", 100 * share) : "unknown"});
+  };
+  for (const BatchLatency& now : seen.batches) {
+    const Summary ttft = summary(now.ttft_s);
+    const double flops = now.prefill_flops / ttft.median;
+    row(now.batch, fmt::format("prefill of {}", flags.input_len), ttft,
+        static_cast<double>(now.batch * flags.input_len), fmt::format("{:.4g} Gflop/s", flops * 1e-9),
+        seen.peak_flops ? flops / *seen.peak_flops : 0);
+    if (now.tpot_s.empty()) continue;
+    const Summary tpot = summary(now.tpot_s);
+    const double bytes = now.step_bytes / tpot.median;
+    row(now.batch, "decode, one step", tpot, static_cast<double>(now.batch),
+        fmt::format("{:.4g} GB/s", bytes * 1e-9), seen.read_bytes_per_s ? bytes / *seen.read_bytes_per_s : 0);
+  }
+  return table;
+}
+
+void print(const LatencyFlags& flags, const Latency& seen) {
+  fmt::print("{} on {}, {} runs each\n{}", model_folder(flags.model).string(), seen.where, flags.iterations,
+             to_text(to_table(flags, seen)));
+  if (seen.read_bytes_per_s)
+    fmt::print(
+        "limits: prefill {:.4g} Gflop/s, decode the {:.4g} GB/s read from memory that doctor measured; a "
+        "step "
+        "of one sequence touches {:.4g} MB\n",
+        seen.peak_flops.value_or(0) * 1e-9, *seen.read_bytes_per_s * 1e-9,
+        seen.batches.front().step_bytes * 1e-6);
+  else
+    fmt::print("limits unknown: `fathom doctor` measures this machine\n");
+}
+
+}  // namespace
+
+void add_bench_latency(CLI::App& bench, int& exit_code) {
+  auto flags        = std::make_shared<LatencyFlags>();
+  CLI::App& latency = *bench.add_subcommand(
+      "latency", "A batch of prompts at once: time to the first token, and of each later one");
+  latency.add_option("--model", flags->model,
+                     "Folder with config.json and *.safetensors (default: the bundled model)");
+  const auto number = [&](const char* name, auto& value, const char* help, int64_t least) {
+    latency.add_option(name, value, help)->check(CLI::Range(least, int64_t{1} << 20))->capture_default_str();
+  };
+  number("--input-len", flags->input_len, "Tokens of a prompt", 1);
+  number("--output-len", flags->output_len, "Tokens decoded after the first", 0);
+  latency
+      .add_option("--batch-size", flags->batches, "Sequences at once; several: one after the other, 1,8,64")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->capture_default_str();
+  number("--num-iters", flags->iterations, "Runs that count", 1);
+  number("--num-iters-warmup", flags->warmup, "Runs before them", 0);
+  latency.add_option("--seed", flags->seed, "Of the tokens")->capture_default_str();
+  add_engine_flags(latency, flags->engine);
+  add_output_flags(latency, flags->outputs);
+  latency.callback([flags, &exit_code] {
+    const Latency seen = measure_latency(*flags);
+    const auto table   = [&] { return to_table(*flags, seen); };
+    if (!write_outputs(flags->outputs, {[&] { return to_json(*flags, seen); }, table, table}))
+      print(*flags, seen);
+    exit_code = 0;
+  });
+}
+
+}  // namespace fathom::cli

@@ -1,0 +1,217 @@
+// The engine on a GPU against the engine on CPUs, with the bundled model: the same answers but for rounding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/text_model.h"
+
+namespace fathom::engine {
+namespace {
+
+using model::TokenId;
+
+struct Answer {
+  std::vector<TokenId> ids;
+  std::vector<double> logprobs;
+  std::string error;
+};
+
+class EngineOnGpu : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto opened = model::Checkpoint::open(FATHOM_SOURCE_TREE "/models/tiny");
+    ASSERT_TRUE(opened) << opened.error().message;
+    checkpoint_ = new model::Checkpoint(std::move(opened).value());
+  }
+  static void TearDownTestSuite() {
+    delete checkpoint_;
+    checkpoint_ = nullptr;
+  }
+  void SetUp() override {
+    if (const Status can = gpu_can_run(*checkpoint_); !can) GTEST_SKIP() << can.error().message;
+  }
+
+  static std::unique_ptr<Engine> engine(const EngineConfig& config) {
+    auto started = Engine::start(*checkpoint_, config);
+    EXPECT_TRUE(started) << started.error().message;
+    return std::move(started).value();
+  }
+
+  static EngineConfig on_gpu() {
+    EngineConfig config        = EngineConfig::on_gpu();
+    config.max_context         = 1024;
+    config.max_sequences       = 64;
+    config.kv_tokens           = 64 * 1024;
+    config.step_tokens         = 512;
+    config.max_queued_requests = 1000;
+    return config;
+  }
+
+  // All at once; in order.
+  static std::vector<Answer> answers(Engine& engine, const std::vector<Request>& requests) {
+    std::vector<Answer> all(requests.size());
+    std::promise<void> ended;
+    size_t count = 0;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      Request copy{.prompt     = requests[r].prompt,
+                   .sampling   = requests[r].sampling,
+                   .max_tokens = requests[r].max_tokens,
+                   .min_tokens = requests[r].min_tokens,
+                   .stop_ids   = requests[r].stop_ids};
+      const auto taken = engine.submit(std::move(copy), [&, r](const Progress& progress) {
+        for (const Sampled& token : progress.tokens) {
+          all[r].ids.push_back(token.id);
+          if (token.logprob) all[r].logprobs.push_back(*token.logprob);
+        }
+        all[r].error += progress.error;
+        if (progress.finish && ++count == all.size()) ended.set_value();
+      });
+      EXPECT_TRUE(std::holds_alternative<RequestId>(taken)) << std::get<Refusal>(taken).message;
+    }
+    ended.get_future().wait();
+    return all;
+  }
+
+  // Prompts as the model was trained to read them, and others of all lengths.
+  static std::vector<Request> prompts(size_t count, int64_t max_tokens) {
+    std::vector<Request> all(count);
+    std::mt19937 random(7);
+    for (size_t r = 0; r < count; ++r) {
+      const size_t length = r % 8 == 7 ? 200 + random() % 500 : 1 + random() % 90;
+      for (size_t t = 0; t < length; ++t)
+        all[r].prompt.push_back(
+            static_cast<TokenId>(random() % static_cast<uint32_t>(checkpoint_->config.vocab_size)));
+      all[r].max_tokens           = max_tokens;
+      all[r].sampling.temperature = 0;
+    }
+    return all;
+  }
+
+  static model::Checkpoint* checkpoint_;
+};
+
+model::Checkpoint* EngineOnGpu::checkpoint_ = nullptr;
+
+// Greedy answers are those of the CPU's fp32, or part where its two likeliest tokens are nearly as likely:
+// activations in bf16, rounded to 2^-9 some hundred times on their way, move a logit by some 2^-6 of the
+// range of logits.
+TEST_F(EngineOnGpu, GivesTheGreedyAnswersOfTheCpu) {
+  constexpr double kNearTie = 1.0 / 64;  // of the range
+  const auto requests       = prompts(200, 24);
+  const auto found          = answers(*engine(on_gpu()), requests);
+  TextModel model = TextModel::open(FATHOM_SOURCE_TREE "/models/tiny", {.max_context = 1024}).value();
+  int64_t tokens = 0, parted = 0;
+  double widest = 0;
+  for (size_t r = 0; r < requests.size(); ++r) {
+    EXPECT_EQ(found[r].error, "");
+    ASSERT_EQ(found[r].ids.size(), 24u) << r;
+    model.reset();
+    auto logits = model.append(requests[r].prompt);
+    for (const TokenId id : found[r].ids) {
+      const auto best  = std::max_element(logits.begin(), logits.end());
+      const double gap = (*best - logits[static_cast<size_t>(id)]) /
+                         static_cast<double>(*best - *std::min_element(logits.begin(), logits.end()));
+      widest = std::max(widest, gap);
+      ++tokens;
+      if (gap > 0) {
+        ++parted;
+        EXPECT_LT(gap, kNearTie) << "request " << r;
+        break;  // from here on it is another text
+      }
+      logits = model.append(std::span(&id, 1));
+    }
+  }
+  RecordProperty("tokens", std::to_string(tokens));
+  RecordProperty("parted", std::to_string(parted));
+  std::printf("%ld tokens, %ld answers part at a near tie, the widest %.4f of the range of logits\n",
+              static_cast<long>(tokens), static_cast<long>(parted), widest);
+  EXPECT_LT(parted, 20);
+}
+
+// What is on changes which rows share a step, and so the kernels that compute them, but not what is
+// computed: the same tokens, save for near ties.
+TEST_F(EngineOnGpu, AnswersAlikeWhateverIsOn) {
+  const auto requests = prompts(60, 16);
+  const auto expected = answers(*engine(on_gpu()), requests);
+  std::vector<std::pair<std::string, EngineConfig>> configs;
+  configs.emplace_back("baseline", on_gpu().plain());
+  configs.emplace_back("step after step", on_gpu()).second.async_scheduling = false;
+  configs.emplace_back("few pages", on_gpu()).second.kv_tokens              = 1024;
+  configs.emplace_back("pieces of 33 rows", on_gpu()).second.step_tokens    = 33;
+  configs.emplace_back("drafts", on_gpu()).second.draft_tokens              = 3;
+  for (const auto& [name, config] : configs) {
+    const auto found = answers(*engine(config), requests);
+    size_t other     = 0;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      EXPECT_EQ(found[r].error, "") << name;
+      EXPECT_EQ(found[r].ids.size(), 16u) << name;
+      other += found[r].ids != expected[r].ids;
+    }
+    EXPECT_LE(other, 4u) << name;
+  }
+}
+
+TEST_F(EngineOnGpu, RepeatsItself) {
+  auto requests = prompts(40, 12);
+  for (size_t r = 0; r < requests.size(); r += 2)
+    requests[r].sampling = {.temperature = 1, .top_p = 0.9, .seed = r};
+  const auto running = engine(on_gpu());
+  // One after the other: the same rows share the same steps.
+  for (const Request& request : requests) {
+    std::vector<Request> one(1);
+    one[0].prompt     = request.prompt;
+    one[0].sampling   = request.sampling;
+    one[0].max_tokens = request.max_tokens;
+    const auto first  = answers(*running, one)[0].ids;
+    ASSERT_EQ(answers(*running, one)[0].ids, first);
+  }
+}
+
+// What the GPU's choice does not do is chosen on the host from the same logits.
+TEST_F(EngineOnGpu, HostAndGpuChooseAlike) {
+  auto requests      = prompts(30, 20);
+  const auto plain   = answers(*engine(on_gpu()), requests);
+  const auto stopped = plain[3].ids[4];
+  for (size_t r = 0; r < requests.size(); r += 3) requests[r].sampling.logprobs = 2;
+  requests[4].sampling.logit_bias = {{11, 100.0f}};
+  const auto mixed                = answers(*engine(on_gpu()), requests);
+  size_t other                    = 0;
+  for (size_t r = 0; r < requests.size(); ++r)
+    if (r != 4) other += mixed[r].ids != plain[r].ids;
+  EXPECT_LE(other, 2u);
+  EXPECT_EQ(mixed[3].logprobs.size(), 20u);
+  EXPECT_EQ(mixed[4].ids, std::vector<TokenId>(20, 11));
+
+  std::vector<Request> stops(1);
+  stops[0].prompt               = requests[3].prompt;
+  stops[0].sampling.temperature = 0;
+  stops[0].max_tokens           = 20;
+  stops[0].stop_ids             = {stopped};
+  const auto first              = std::find(plain[3].ids.begin(), plain[3].ids.end(), stopped);
+  EXPECT_EQ(answers(*engine(on_gpu()), stops)[0].ids.size(),
+            static_cast<size_t>(first - plain[3].ids.begin()) + 1);
+}
+
+TEST_F(EngineOnGpu, RefusesWhatDoesNotFit) {
+  EngineConfig config = on_gpu();
+  config.page_size    = 16;
+  const auto small    = Engine::start(*checkpoint_, config);
+  ASSERT_FALSE(small);
+  EXPECT_NE(small.error().message.find("on a GPU it has 64"), std::string::npos) << small.error().message;
+  config            = on_gpu();
+  config.kv_tokens  = 0;
+  config.gpu_memory = 0.01;
+  const auto little = Engine::start(*checkpoint_, config);
+  ASSERT_FALSE(little);
+  EXPECT_NE(little.error().message.find("--gpu-memory-utilization"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fathom::engine

@@ -1,0 +1,398 @@
+// Products of the experts that have a row with at most 8 rows each: weights are the A operand of mma.sync,
+// rows are its 8 columns.
+//
+// What costs time is the way from the experts' ids, which the kernel before has just written, to the first
+// weights, and whatever keeps weights from being under way all the time. So blocks stay, one to a
+// multiprocessor, each with an equal part of all groups of 16 rows of all experts that have a row; which
+// those are a block finds out by itself, from the ids that a warp's lanes hold. Every worker warp has its own
+// part of the columns, whose rows' fragments stay in its registers from one group to the next, and its own
+// ring of copies, kStages groups deep, that only it waits for: no barrier stands between memory and products.
+// Its sums go to one more warp, which adds them in the order of the parts and stores. The second layer's
+// weights do not wait for the first layer's end.
+//
+// bytes   17/32 a weight; the rows, once for each multiprocessor, from L2
+// instructions  for 32 weights of a lane 56 to unpack, 4 HMMA, and some 8 to copy, load and count
+#include <cuda_bf16.h>
+
+#include <algorithm>
+
+#include "core/launch.cuh"
+#include "core/multiprocessors.h"
+#include "core/ptx.cuh"
+#include "kernels/mxfp4_fragment.cuh"
+#include "kernels/packed_epilogue.cuh"
+#include "kernels/packed_experts.h"
+
+namespace fathom::kernels {
+namespace {
+
+constexpr int kMaxRows = 8, kMaxSlots = 32;
+
+// The first layer reads for a slot the row of its token.
+struct Up {
+  static constexpr bool kIdsFromPrevious = true;
+  int top_k;
+  float limit, alpha;
+  bf16* a;
+
+  __device__ int row(int slot) const { return slot / top_k; }
+  __device__ float weight(int) const { return 1; }
+  __device__ void store(const PackedExperts& w, const float* bias, int p, int slot, float low, float high,
+                        float) const {
+    StoreGated{a, w.rows / 2, bias, w.times, limit, alpha}(p, slot, low, high);
+  }
+};
+
+// The second one a row of its own.
+struct Down {
+  static constexpr bool kIdsFromPrevious = false;
+  const float* weights;
+  float* slots;
+  int64_t hidden;
+
+  __device__ int row(int slot) const { return slot; }
+  __device__ float weight(int slot) const { return weights[slot]; }
+  __device__ void store(const PackedExperts& w, const float* bias, int p, int slot, float low, float high,
+                        float weight) const {
+    StoreWeighted{slots, hidden, bias, w.times}(p, slot, low, high, weight);
+  }
+};
+
+struct Rows {
+  const bf16* data;
+  int64_t stride;
+  int columns;
+};
+
+// An expert and a bit for each slot that it has.
+struct Active {
+  int expert;
+  uint32_t slots;
+};
+
+// All that have any. Lane l holds the id of slot l.
+class ActiveExperts {
+ public:
+  __device__ ActiveExperts(const int32_t* experts, int slots) : lane_(threadIdx.x % 32) {
+    // Not from L1, which an earlier kernel may have filled with older ids.
+    id_     = lane_ < slots ? __ldcg(experts + lane_) : -1;
+    same_   = __match_any_sync(~0u, id_);
+    firsts_ = __ballot_sync(~0u, id_ >= 0 && (same_ & below()) == 0);
+  }
+  __device__ int count() const { return __popc(firsts_); }
+
+  // The y-th, if there is one. By whole warps.
+  __device__ Active operator[](int y) const {
+    const bool is_it = (firsts_ >> lane_ & 1) && __popc(firsts_ & below()) == y;
+    const int lane   = (__ffs(__ballot_sync(~0u, is_it)) - 1) & 31;
+    return {__shfl_sync(~0u, id_, lane), __shfl_sync(~0u, same_, lane)};
+  }
+
+ private:
+  __device__ uint32_t below() const { return (1u << lane_) - 1; }
+
+  int lane_, id_;
+  uint32_t same_, firsts_;
+};
+
+__device__ inline int nth_bit(uint32_t bits, int n) {
+#pragma unroll 1
+  for (; n > 0; --n) bits &= bits - 1;
+  return __ffs(bits) - 1;
+}
+
+// A block's groups of 16 rows, an equal part of all, of at most two experts: there are at least as many
+// blocks as experts.
+struct Share {
+  Active first, second;
+  int begin;          // the first one's group that the block begins with
+  uint32_t until[2];  // so many groups are the first one's, so many all
+
+  __device__ Share(const ActiveExperts& active, int groups) {
+    const int64_t all = active.count() * groups;
+    const int from    = static_cast<int>(all * blockIdx.x / gridDim.x);
+    const int to      = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
+    const int y       = from / groups;
+    first             = active[y];
+    second            = active[y + 1];
+    begin             = from - y * groups;
+    until[1]          = static_cast<uint32_t>(to - from);
+    until[0]          = min(until[1], static_cast<uint32_t>(groups - begin));
+  }
+};
+
+// Walks over them.
+class Walk {
+ public:
+  __device__ Walk(const Share& share, int groups, int across)
+      : across_(across), left_(share.until[0]), left_of_second_(share.until[1] - share.until[0]) {
+    second_ = share.second.expert * groups;
+    set(share.first.expert * groups + share.begin);
+  }
+  __device__ bool done() const { return left_ == 0; }
+  // Of the experts' groups one after another: 16 biases each, and 16 rows of a row of tiles.
+  __device__ int group() const { return group_; }
+  // Where the group's scales begin. Its codes begin at 16 times that.
+  __device__ uint32_t scales() const { return scales_; }
+
+  __device__ void next() {
+    scales_ += 32;
+    if (++group_ % 4 == 0) scales_ += (across_ - 1) * PackedExperts::kScaleBytes;
+    if (--left_ == 0 && left_of_second_ > 0) {
+      left_           = left_of_second_;
+      left_of_second_ = 0;
+      set(second_);
+    }
+  }
+
+ private:
+  __device__ void set(int group) {
+    group_  = group;
+    scales_ = static_cast<uint32_t>(group / 4 * across_) * PackedExperts::kScaleBytes + group % 4 * 32;
+  }
+
+  int across_, group_, second_;
+  uint32_t left_, left_of_second_, scales_;
+};
+
+// Floats from one column of sums to the next: 4 beyond a multiple of 16, so that the lanes of a warp, four
+// columns of 8 rows, store to different banks.
+constexpr int kSumsStride = 20;
+constexpr int kSums       = 2;  // groups whose sums are on their way
+constexpr int kBiases     = 4;  // groups whose biases are
+
+template <int kParts, int kTiles>
+struct Shared {
+  uint4 rows[kParts][kTiles][kMaxRows][8];  // of each warp's tiles; piece c of row r is at c ^ r
+  float bias[kBiases][16];
+  float sums[kSums][kParts][kMaxRows][kSumsStride];
+  uint64_t full[kSums], empty[kSums];
+};
+
+// kWhole: every warp has kTiles tiles of a row of tiles.
+template <class Layer, bool kWhole, int kParts, int kTiles, int kStages, int kBlocks>
+__global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
+    experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Layer layer) {
+  constexpr int kTileBytes = PackedExperts::kTileBytes, kScaleBytes = PackedExperts::kScaleBytes;
+  extern __shared__ uint4 memory[];
+  auto& shared   = *reinterpret_cast<Shared<kParts, kTiles>*>(memory);
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int across = static_cast<int>(w.depth / kTile), groups = static_cast<int>(w.rows / 16);
+  if (threadIdx.x == 0)
+    for (int i = 0; i < kSums; ++i) {
+      ptx::mbarrier_init(&shared.full[i], kParts);
+      ptx::mbarrier_init(&shared.empty[i], 1);
+    }
+  __syncthreads();  // the barriers are there
+
+  if (Layer::kIdsFromPrevious) ptx::wait_for_previous();
+  const ActiveExperts active(experts, slots);
+  const Share share(active, groups);
+
+  if (warp < kParts) {
+    // Tiles warp, warp + kParts, ... of each row of tiles.
+    const int tiles      = kWhole ? kTiles : (across - warp + kParts - 1) / kParts;
+    const uint8_t* codes = w.tiles + warp * kTileBytes + lane * 16;
+    const uint8_t* scale = w.scales + warp * kScaleBytes + (lane >> 2) * 4;
+    uint4 words[kStages][kTiles];
+    uint32_t scales[kStages][kTiles];
+    Walk ahead(share, groups, across);
+    const auto load = [&](int stage) {
+      if (ahead.done()) return;
+      const uint8_t* from_codes = codes + uint64_t{ahead.scales()} * 16;
+      const uint8_t* from_scale = scale + ahead.scales();
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        if (j >= tiles) break;
+        words[stage][j]  = ptx::load_once(from_codes + j * (kParts * kTileBytes));
+        scales[stage][j] = __ldg(reinterpret_cast<const uint32_t*>(from_scale + j * (kParts * kScaleBytes)));
+      }
+      ahead.next();
+    };
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) load(stage);
+    if (!Layer::kIdsFromPrevious) ptx::wait_for_previous();
+    ptx::let_next_begin();
+
+    // The warp's columns of the expert's rows.
+    int rows             = 0;
+    uint32_t points      = 0;
+    const auto load_rows = [&](uint32_t of) {
+      rows = __popc(of);
+      __syncwarp();  // no lane needs the rows before
+      const int r = lane >> 2;
+      if (r < rows) {
+        const bf16* row = from.data + layer.row(nth_bit(of, r)) * from.stride;
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int c      = half * 4 + (lane & 3),
+                      column = (warp + j * kParts) * static_cast<int>(kTile) + c * 8;
+            const bool there = column < from.columns;
+            ptx::cp_async_16(&shared.rows[warp][j][r][c ^ r], there ? row + column : row, there ? 16 : 0);
+          }
+      }
+      ptx::cp_async_commit();
+      // Lanes 8 i .. 8 i + 7 point at piece i of 8 rows. For a row that is not there the first takes the
+      // place: nobody looks at what becomes of it.
+      const int r_of_lane = (lane & 7) < rows ? lane & 7 : 0;
+      points              = ptx::shared_address(&shared.rows[warp][0][r_of_lane][(lane >> 3) ^ r_of_lane]);
+      ptx::cp_async_wait<0>();
+      __syncwarp();  // all lanes' copies are there
+    };
+    const int column    = (lane & 3) * 2;
+    uint32_t n          = 0;
+    const auto multiply = [&](int stage) {
+      float sum[4] = {};
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        if (j >= tiles) break;
+        uint32_t of[4], a[4], b[2][4];
+        ptx::load_matrices(b[0], points + j * sizeof(shared.rows[0][0]));
+        ptx::load_matrices(b[1], (points ^ 64) + j * sizeof(shared.rows[0][0]));
+        unpack_scales(scales[stage][j], of);
+        const uint32_t of_steps[4] = {words[stage][j].x, words[stage][j].y, words[stage][j].z,
+                                      words[stage][j].w};
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+          unpack_fragment(of_steps[s], of[s / 2], of[2 + s / 2], a);
+          const uint32_t of_step[2] = {b[s / 2][s % 2 * 2], b[s / 2][s % 2 * 2 + 1]};
+          ptx::mma_16x8x16(sum, a, of_step);
+        }
+      }
+      load(stage);
+      ptx::mbarrier_wait(&shared.empty[n % kSums], (n / kSums + 1) % 2);
+      float* const to = &shared.sums[n % kSums][warp][column][lane >> 2];
+      if (column < rows) to[0] = sum[0], to[8] = sum[2];
+      if (column + 1 < rows) to[kSumsStride] = sum[1], to[kSumsStride + 8] = sum[3];
+      __syncwarp();  // all lanes have stored, before one arrives for them
+      if (lane == 0) ptx::mbarrier_arrive(&shared.full[n % kSums]);
+      ++n;
+    };
+    // Expert by expert; group n is in stage n % kStages, which has to be a constant.
+#pragma unroll 1
+    for (int which = 0; which < 2; ++which) {
+      const uint32_t until = which == 0 ? share.until[0] : share.until[1];
+      if (n == until) continue;
+      load_rows(which == 0 ? share.first.slots : share.second.slots);
+#pragma unroll 1
+      for (uint32_t base = n / kStages * kStages; base < until; base += kStages)
+#pragma unroll
+        for (int stage = 0; stage < kStages; ++stage)
+          if (base + stage == n && n < until) multiply(stage);
+    }
+    return;
+  }
+
+  Walk ahead(share, groups, across), walk(share, groups, across);
+  int to          = 0;
+  const auto copy = [&] {
+    if (!ahead.done()) {
+      if (lane < 4)
+        ptx::cp_async_16(&shared.bias[to % kBiases][lane * 4],
+                         w.bias + int64_t{ahead.group()} * 16 + lane * 4);
+      ahead.next();
+    }
+    ptx::cp_async_commit();
+    ++to;
+  };
+#pragma unroll 1
+  for (int i = 0; i < kBiases - 1; ++i) copy();
+  if (!Layer::kIdsFromPrevious) ptx::wait_for_previous();
+  ptx::let_next_begin();
+
+  // This lane's rows are lane % 8 and 8 on, of two columns.
+  int rows = 0, slot[2];
+  float weight[2];
+  const auto set_slots = [&](uint32_t of) {
+    rows = __popc(of);
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+      if (lane / 8 + 4 * c < rows) {
+        slot[c]   = nth_bit(of, lane / 8 + 4 * c);
+        weight[c] = layer.weight(slot[c]);
+      }
+  };
+#pragma unroll 1
+  for (uint32_t n = 0; !walk.done(); ++n, walk.next()) {
+    if (n == 0 || n == share.until[0]) set_slots(n == 0 ? share.first.slots : share.second.slots);
+    copy();
+    ptx::cp_async_wait<kBiases - 1>();
+    __syncwarp();  // biases come by other lanes
+    ptx::mbarrier_wait(&shared.full[n % kSums], n / kSums % 2);
+    float low[2] = {}, high[2] = {};
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+      if ((lane >> 3) + 4 * c < rows)
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          const float* sums = &shared.sums[n % kSums][part][(lane >> 3) + 4 * c][lane & 7];
+          low[c] += sums[0];
+          high[c] += sums[8];
+        }
+    __syncwarp();  // all lanes have read
+    if (lane == 0) ptx::mbarrier_arrive(&shared.empty[n % kSums]);
+    const int first_row = walk.group() % groups * 16;
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+      if ((lane >> 3) + 4 * c < rows)
+        layer.store(w, shared.bias[n % kBiases] - first_row, first_row + (lane & 7), slot[c], low[c], high[c],
+                    weight[c]);
+    __syncwarp();  // all lanes have used the biases
+  }
+}
+
+template <int kParts, int kTiles, int kStages, int kBlocks, class Layer>
+void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedExperts& w, const Layer& layer,
+            StreamRef stream) {
+  const int64_t slots = experts.size();
+  FATHOM_EXPECT(experts.extent(0) <= kMaxRows && slots <= kMaxSlots && experts.contiguous(),
+                "experts of few rows: experts [T, top_k] are contiguous, at most 8 tokens and 32 in all");
+  FATHOM_EXPECT(x.stride(1) == 1 && x.stride(0) % 8 == 0 && x.extent(1) % 8 == 0 && x.extent(1) <= w.depth,
+                "experts of few rows: rows of whole 16 bytes, at most w.depth columns");
+  FATHOM_EXPECT(w.bias != nullptr && w.depth <= kParts * kTiles * kTile,
+                "experts of few rows: with biases, and at most 2880 columns");
+  if (slots == 0 || w.rows == 0) return;
+  const int blocks = kBlocks * multiprocessors();
+  FATHOM_EXPECT(blocks >= kMaxSlots,
+                "experts of few rows: the GPU has fewer multiprocessors than experts may be active");
+  const bool whole          = w.depth == kParts * kTiles * kTile;
+  const auto kernel         = whole ? experts_few_kernel<Layer, true, kParts, kTiles, kStages, kBlocks>
+                                    : experts_few_kernel<Layer, false, kParts, kTiles, kStages, kBlocks>;
+  using Memory              = Shared<kParts, kTiles>;
+  static const bool allowed = [] {
+    allow_shared_memory(experts_few_kernel<Layer, true, kParts, kTiles, kStages, kBlocks>, sizeof(Memory));
+    allow_shared_memory(experts_few_kernel<Layer, false, kParts, kTiles, kStages, kBlocks>, sizeof(Memory));
+    return true;
+  }();
+  static_cast<void>(allowed);
+  launch_chained(kernel, blocks, 32 * kParts + 32, sizeof(Memory), stream,
+                 Rows{x.data(), x.stride(0), static_cast<int>(x.extent(1))}, experts.data(),
+                 static_cast<int>(slots), w, layer);
+}
+
+}  // namespace
+
+void experts_up_few(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedExperts& w1,
+                    float limit, float alpha, View<bf16, 2> a, StreamRef stream) {
+  FATHOM_EXPECT(x.extent(0) == experts.extent(0) && a.extent(0) == experts.size() &&
+                    a.extent(1) == w1.rows / 2 && a.contiguous(),
+                "experts_up_few: x is [T, H], a [T top_k, units], contiguous");
+  launch<15, 3, 2, 2>(
+      x, experts, w1,
+      Up{.top_k = static_cast<int>(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()},
+      stream);
+}
+
+void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, View<const float, 2> weights,
+                      const PackedExperts& w2, View<float, 2> slots, StreamRef stream) {
+  FATHOM_EXPECT(a.extent(0) == experts.size() && weights.size() == experts.size() && weights.contiguous() &&
+                    slots.extent(0) == experts.size() && slots.contiguous() && slots.extent(1) <= w2.rows,
+                "experts_down_few: a and slots have T top_k rows, weights are [T, top_k], contiguous");
+  launch<15, 3, 2, 2>(a, experts, w2,
+                      Down{.weights = weights.data(), .slots = slots.data(), .hidden = slots.extent(1)},
+                      stream);
+}
+
+}  // namespace fathom::kernels

@@ -1,0 +1,164 @@
+// Items are (groups of W, rows of x). Where they are fewer than the multiprocessors could take, several
+// blocks share one, each a part of K, and add up through each other's shared memory. Main loop, flops and
+// bytes: packed_many.cuh.
+#include <algorithm>
+#include <array>
+
+#include "core/expect.h"
+#include "kernels/packed_epilogue.cuh"
+#include "kernels/packed_linear.h"
+#include "kernels/packed_many.cuh"
+
+namespace fathom::kernels {
+namespace {
+
+using namespace many;
+
+template <class S>
+class DenseWork {
+ public:
+  static constexpr bool kKnown = true;
+  struct Shared {};
+
+  DenseWork(const PackedMatrix& w, int64_t rows, int parts)
+      : groups_(static_cast<int>(w.rows / kTile)),
+        depth_(static_cast<int>(w.depth / kTile)),
+        rows_(static_cast<int>(rows)),
+        parts_(parts),
+        weights_stay_(w.bytes() < rows * w.depth * 2) {}
+
+  __host__ __device__ int down() const { return (groups_ + S::kGroups - 1) / S::kGroups; }
+  __host__ __device__ int across() const { return (rows_ + S::kColumns - 1) / S::kColumns; }
+  __host__ __device__ int count() const { return down() * across(); }
+
+  __device__ void begin(Shared&) {}
+  __device__ int first() const { return blockIdx.x / parts_; }
+  __device__ int step() const { return gridDim.x / parts_; }
+  __device__ int part() const { return blockIdx.x % parts_; }
+  __device__ int parts() const { return parts_; }
+
+  // The smaller of W and x stays in the L2 cache, the other one goes by once.
+  __device__ Item item(int i) const {
+    const int group = (weights_stay_ ? i % down() : i / across()) * S::kGroups;
+    const int row   = (weights_stay_ ? i / down() : i % across()) * S::kColumns;
+    return {.tile   = int64_t{group} * depth_,
+            .depth  = depth_,
+            .begin  = depth_ * part() / parts_,
+            .end    = depth_ * (part() + 1) / parts_,
+            .group  = group,
+            .groups = min(S::kGroups, groups_ - group),
+            .row    = row,
+            .rows   = min(S::kColumns, rows_ - row),
+            .expert = 0};
+  }
+
+ private:
+  int groups_, depth_, rows_, parts_;
+  bool weights_stay_;
+};
+
+template <class Store>
+struct Same {
+  Store store;
+
+  __device__ Store of(const Item&) const { return store; }
+};
+
+// How many clusters of 1 to kMostParts blocks run at once.
+template <class S, class Kernel>
+std::array<int, kMostParts + 1> clusters_at_once(Kernel* kernel) {
+  allow_shared_memory(kernel, kRingBytes<S, DenseTiles>);
+  std::array<int, kMostParts + 1> clusters = {0, S::kBlocks * multiprocessors()};
+  for (int parts = 2; parts <= kMostParts; ++parts) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id                  = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim      = {static_cast<unsigned>(parts), 1, 1};
+    cudaLaunchConfig_t config     = {};
+    config.gridDim                = static_cast<unsigned>(parts);
+    config.blockDim               = S::kThreads;
+    config.dynamicSmemBytes       = kRingBytes<S, DenseTiles>;
+    config.attrs                  = &attribute;
+    config.numAttrs               = 1;
+    FATHOM_CUDA(cudaOccupancyMaxActiveClusters(&clusters[static_cast<size_t>(parts)], kernel, &config));
+  }
+  return clusters;
+}
+
+template <class S, class Store>
+void launch_dense(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, StreamRef stream) {
+  static const auto clusters = clusters_at_once<S>(products_kernel<S, DenseTiles, DenseWork<S>, Same<Store>>);
+  const int64_t items        = DenseWork<S>(w, x.extent(0), 1).count();
+  int parts                  = 1;
+  for (int more = 2; more <= std::min<int64_t>(kMostParts, w.depth / kTile); ++more)
+    if (items <= clusters[static_cast<size_t>(more)]) parts = more;
+  launch_products<S>(x, DenseTiles{w.tiles}, DenseWork<S>(w, x.extent(0), parts), Same<Store>{store},
+                     parts > 1 ? items * parts : std::min<int64_t>(items, clusters[1]), parts, stream);
+}
+
+// Items of 128 or 256 rows: the larger ones are read faster from L2, the smaller ones fill the last round of
+// blocks better.
+bool large_items(int64_t groups, int64_t rows) {
+  const auto rounds = [&](int64_t columns) {
+    const int64_t items = (groups + kWarpgroups - 1) / kWarpgroups * ((rows + columns - 1) / columns);
+    return (items + multiprocessors() - 1) / multiprocessors() * columns;
+  };
+  return rounds(256) <= rounds(128);
+}
+
+template <class Store>
+void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, StreamRef stream) {
+  const int64_t rows = x.extent(0);
+  FATHOM_EXPECT(x.extent(1) == w.depth, "products of many rows: x is [T, padded depth of the weights]");
+  if (rows == 0) return;
+  if (rows <= 16) return launch_dense<Shape<16, 1, 1, 6, 2>>(x, w, store, stream);
+  if (rows <= 32) return launch_dense<Shape<32, 1, 1, 11, 1>>(x, w, store, stream);
+  if (rows <= 64) {
+    // Larger items read less of x, if there are enough of them, in their largest number of parts.
+    if (w.rows / kTile / 4 * kMostParts >= multiprocessors())
+      return launch_dense<Shape<64, 2, 1, 5, 1>>(x, w, store, stream);
+    return launch_dense<Shape<64, 1, 1, 9, 1>>(x, w, store, stream);
+  }
+  if (rows <= 128 || !large_items(w.rows / kTile, rows))
+    return launch_dense<Shape<128, 1, 1, 7, 1>>(x, w, store, stream);
+  launch_dense<Shape<256, 1, 1, 4, 1>>(x, w, store, stream);
+}
+
+template <bool kAdd>
+void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
+  FATHOM_EXPECT(y.extent(0) == x.extent(0) && y.extent(1) <= w.rows && y.stride(1) == 1,
+                "products of many rows: y is [T, rows of the weights]");
+  launch_for_rows(x, w,
+                  StoreRows<kAdd>{.y = y.data(), .stride = y.stride(0), .rows = y.extent(1), .bias = w.bias},
+                  stream);
+}
+
+}  // namespace
+
+void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
+                        StreamRef stream) {
+  const int64_t rows = x.extent(0);
+  FATHOM_EXPECT(to.turns.extent(0) == rows && to.turns.extent(1) == 64 && to.turns.contiguous() &&
+                    to.slots.extent(0) == rows && to.slots.contiguous() && to.q.extent(0) == rows &&
+                    to.q.extent(2) == kHeadDim && to.q.contiguous(),
+                "project_heads_many: turns is [T, 64], slots [T], q [T, query heads, 64]");
+  FATHOM_EXPECT(w.bias && w.rows == (to.q.extent(1) + 2 * to.kv.heads) * kHeadDim,
+                "project_heads_many: the weights have a bias, and the rows of all heads");
+  launch_for_rows(x, w,
+                  StoreHeads{.bias        = w.bias,
+                             .turns       = to.turns.data(),
+                             .slots       = to.slots.data(),
+                             .q           = to.q.data(),
+                             .kv          = to.kv,
+                             .query_heads = static_cast<int>(to.q.extent(1))},
+                  stream);
+}
+
+void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
+  launch_rows<true>(x, w, y, stream);
+}
+
+void project_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
+  launch_rows<false>(x, w, y, stream);
+}
+
+}  // namespace fathom::kernels

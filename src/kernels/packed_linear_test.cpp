@@ -1,0 +1,400 @@
+#include "kernels/packed_linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "core/device.h"
+#include "core/expect.h"
+
+namespace fathom::kernels {
+namespace {
+
+constexpr double kRoundOff = 0x1p-24, kRoundOffBf16 = 0x1p-8;
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// An array on the device between two guards of NaN, which check() looks at.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : n_(static_cast<int64_t>(values.size())), memory_(n_) {
+    device().set_words(memory_.begin, memory_.bytes, 0xffffffff);
+    device().to_device(data(), values.data(), bytes());
+  }
+  T* data() const { return reinterpret_cast<T*>(memory_.begin + kGuard); }
+
+  // What is there now; the guards are as they were.
+  std::vector<T> read() const {
+    std::vector<uint8_t> all(static_cast<size_t>(memory_.bytes));
+    device().to_host(all.data(), memory_.begin, memory_.bytes);
+    for (int64_t i = 0; i < memory_.bytes; ++i)
+      if (i < kGuard || i >= kGuard + bytes()) {
+        EXPECT_EQ(all[static_cast<size_t>(i)], 0xff) << "guard at " << i << " of " << memory_.bytes;
+      }
+    std::vector<T> values(static_cast<size_t>(n_));
+    std::memcpy(static_cast<void*>(values.data()), all.data() + kGuard, static_cast<size_t>(bytes()));
+    return values;
+  }
+
+ private:
+  static constexpr int64_t kGuard = 512;
+  static Device& device() { return *cuda_device(); }
+  int64_t bytes() const { return n_ * static_cast<int64_t>(sizeof(T)); }
+
+  struct Memory {
+    int64_t bytes;
+    uint8_t* begin;
+    explicit Memory(int64_t n)
+        : bytes((n * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16 + 2 * kGuard),
+          begin(static_cast<uint8_t*>(device().allocate(bytes))) {}
+    Memory(const Memory&)            = delete;
+    Memory& operator=(const Memory&) = delete;
+    ~Memory() { device().release(begin); }
+  };
+  int64_t n_;
+  Memory memory_;
+};
+
+std::vector<bf16> random_bf16(int64_t n, std::mt19937& random, float size = 1) {
+  std::uniform_real_distribution<float> uniform(-size, size);
+  std::vector<bf16> values;
+  for (int64_t i = 0; i < n; ++i) values.emplace_back(uniform(random));
+  return values;
+}
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+// ---- the layout, from the words of packed_weights.h, checkpoint to packed ----
+
+int64_t packed_row(RowOrder order, int64_t row, int64_t head_dim) {
+  if (order == RowOrder::plain) return row;
+  if (order == RowOrder::gate_pairs) return row / 2 / 8 * 16 + row % 2 * 8 + row / 2 % 8;
+  const int64_t half = head_dim / 2, i = row % head_dim % half;
+  return row / head_dim * 64 + i / 8 * 16 + row % head_dim / half * 8 + i % 8;
+}
+
+int64_t packed_column(int64_t column, int64_t head_dim) {
+  if (head_dim == 0) return column;
+  const int64_t half = head_dim / 2;
+  return column / head_dim * 64 + column % head_dim / half * 32 + column % head_dim % half;
+}
+
+int64_t packed_at(int64_t p, int64_t c, int64_t depth) {
+  const int64_t tile = p / 64 * (depth / 64) + c / 64, warp = p % 64 / 16, step = c % 64 / 16;
+  const int64_t lane = p % 8 * 4 + c % 8 / 2, reg = p % 16 / 8 + c % 16 / 8 * 2;
+  return (((tile * 4 + warp) * 4 + step) * 32 + lane) * 8 + reg * 2 + c % 2;
+}
+
+class Packed : public testing::Test {
+ protected:
+  void SetUp() override {
+    device = cuda_device();
+    if (!device) GTEST_SKIP() << "needs a GPU: " << why_no_cuda_device();
+  }
+  Device* device = nullptr;
+  std::mt19937 random{11};
+};
+
+TEST_F(Packed, WeightsLieWhereTheLayoutSays) {
+  struct Case {
+    int64_t rows, columns;
+    RowOrder order;
+    int64_t row_head_dim, column_head_dim;
+  };
+  const auto plain = RowOrder::plain, rotary = RowOrder::rotary_pairs, gates = RowOrder::gate_pairs;
+  for (const Case& c : {Case{1, 1, plain, 0, 0},
+                        {64, 64, plain, 0, 0},
+                        {65, 63, plain, 0, 0},
+                        {130, 200, plain, 0, 0},
+                        {192, 64, rotary, 64, 0},
+                        {96, 70, rotary, 32, 0},
+                        {48, 5, rotary, 16, 0},
+                        {12, 64, rotary, 2, 0},
+                        {70, 96, plain, 0, 32},
+                        {64, 128, plain, 0, 64},
+                        {3, 24, plain, 0, 6},
+                        {448, 100, gates, 0, 0},
+                        {2, 64, gates, 0, 0},
+                        {64, 64, rotary, 32, 32}})
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(testing::Message() << c.rows << " x " << c.columns << " order "
+                                      << static_cast<int>(c.order) << (transposed ? ", transposed" : ""));
+      const OnDevice w(random_bf16((c.rows + 1) * (c.columns + 3), random));
+      const View<const bf16, 2> view(
+          w.data(), {c.rows, c.columns},
+          {transposed ? int64_t{1} : c.columns + 3, transposed ? c.rows + 1 : int64_t{1}});
+      const int64_t rows  = packed_rows(c.order, c.rows, c.row_head_dim);
+      const int64_t depth = packed_depth(c.columns, c.column_head_dim);
+      ASSERT_EQ(rows % 64 + depth % 64, 0);
+      const OnDevice tiles(std::vector<bf16>(at(rows * depth), bf16(kNan)));
+      pack_matrix(view, c.order, c.row_head_dim, c.column_head_dim, tiles.data(), device->stream());
+      device->synchronize();
+
+      const std::vector<bf16> source = w.read(), got = tiles.read();
+      std::vector<uint16_t> expected(at(rows * depth), 0);
+      for (int64_t r = 0; r < c.rows; ++r)
+        for (int64_t k = 0; k < c.columns; ++k)
+          expected[at(packed_at(packed_row(c.order, r, c.row_head_dim), packed_column(k, c.column_head_dim),
+                                depth))] = source[at(&view(r, k) - w.data())].bits;
+      for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(got[i].bits, expected[i]) << "element " << i;
+    }
+}
+
+TEST_F(Packed, BiasesOfAllExpertsFollowTheirRows) {
+  for (const auto& [order, rows, head_dim] : {std::tuple{RowOrder::plain, 70, 0},
+                                              {RowOrder::rotary_pairs, 96, 32},
+                                              {RowOrder::gate_pairs, 448, 0}}) {
+    constexpr int64_t kExperts = 3, kStride = 500;
+    const OnDevice bias(random_bf16(kExperts * kStride, random));
+    const int64_t n = packed_rows(order, rows, head_dim);
+    const OnDevice out(std::vector<float>(at(kExperts * n), kNan));
+    pack_bias({bias.data(), {kExperts, rows}, {kStride, 1}}, order, head_dim, n, out.data(),
+              device->stream());
+    device->synchronize();
+    const std::vector<bf16> source = bias.read();
+    std::vector<float> expected(at(kExperts * n), 0);
+    for (int64_t e = 0; e < kExperts; ++e)
+      for (int64_t r = 0; r < rows; ++r)
+        expected[at(e * n + packed_row(order, r, head_dim))] =
+            static_cast<float>(source[at(e * kStride + r)]);
+    EXPECT_EQ(out.read(), expected) << static_cast<int>(order);
+  }
+}
+
+// ---- products ----
+
+// Weights [rows, K], packed; rows of x farther apart than K, with NaN behind the last.
+struct Product {
+  int64_t T, rows, K;
+  int64_t stride = K + 24;
+  std::vector<bf16> x, w, bias;
+  OnDevice<bf16> x_there, tiles;
+  OnDevice<float> bias_there;
+
+  Product(int64_t T_, int64_t rows_, int64_t K_, RowOrder order, int64_t head_dim, std::mt19937& random)
+      : T(T_),
+        rows(rows_),
+        K(K_),
+        x(random_bf16(T * stride, random)),
+        w(random_bf16(rows * K, random)),
+        bias(random_bf16(rows, random)),
+        x_there(with_nan_rows()),
+        tiles(std::vector<bf16>(at(packed_rows(order, rows, head_dim) * K), bf16(kNan))),
+        bias_there(std::vector<float>(at(packed_rows(order, rows, head_dim)), kNan)) {
+    const OnDevice w_there(w), plain_bias(bias);
+    const StreamRef stream = cuda_device()->stream();
+    pack_matrix({w_there.data(), {rows, K}}, order, head_dim, 0, tiles.data(), stream);
+    pack_bias({plain_bias.data(), {1, rows}}, order, head_dim, packed_rows(order, rows, head_dim),
+              bias_there.data(), stream);
+    cuda_device()->synchronize();
+  }
+
+  std::vector<bf16> with_nan_rows() const {
+    std::vector<bf16> all = x;
+    for (int64_t t = 0; t < T; ++t)
+      for (int64_t k = K; k < stride; ++k) all[at(t * stride + k)] = bf16(kNan);
+    all.insert(all.end(), at(16 * stride), bf16(kNan));
+    return all;
+  }
+  View<const bf16, 2> x_view(int64_t first, int64_t n) const {
+    return {x_there.data() + first * stride, {n, K}, {stride, 1}};
+  }
+  PackedMatrix matrix(RowOrder order = RowOrder::plain, int64_t head_dim = 0) const {
+    return {.tiles = tiles.data(),
+            .bias  = bias_there.data(),
+            .rows  = packed_rows(order, rows, head_dim),
+            .depth = K};
+  }
+
+  struct Sum {
+    double value, error;
+  };
+  // Each sum errs by at most 4 sqrt(K) u sum |products|, and the bias is added with one rounding.
+  Sum sum(int64_t t, int64_t row) const {
+    const double b = static_cast<float>(bias[at(row)]);
+    double value = b, size = std::fabs(b);
+    for (int64_t k = 0; k < K; ++k) {
+      const double product = static_cast<double>(static_cast<float>(x[at(t * stride + k)])) *
+                             static_cast<float>(w[at(row * K + k)]);
+      value += product;
+      size += std::fabs(product);
+    }
+    return {value, kRoundOff * (4 * std::sqrt(static_cast<double>(K)) * size + std::fabs(value))};
+  }
+};
+
+TEST_F(Packed, FewRowsAgreeWithSumsInDouble) {
+  for (const auto& [rows, K] : {std::pair<int64_t, int64_t>{1, 64},
+                                {16, 128},
+                                {63, 320},
+                                {64, 448},
+                                {65, 1024},
+                                {197, 2880},
+                                {896, 256},
+                                {2880, 1088},
+                                {300, 4096},
+                                {9999, 64},
+                                {20000, 1024}})
+    for (const int64_t T : {1, 2, 3, 5, 7, 8}) {
+      if (rows > 1000 && T % 7 != 1) continue;
+      SCOPED_TRACE(testing::Message() << rows << " x " << K << ", T " << T);
+      const Product p(T, rows, K, RowOrder::plain, 0, random);
+      const int64_t y_stride = rows + 5;
+      for (const bool add : {false, true}) {
+        std::vector<float> before(at(T * y_stride), kNan);
+        if (add)
+          for (int64_t t = 0; t < T; ++t)
+            for (int64_t n = 0; n < rows; ++n) before[at(t * y_stride + n)] = static_cast<float>(t - n % 7);
+        const OnDevice y(before);
+        (add ? project_add_few : project_few)(p.x_view(0, T), p.matrix(),
+                                              {y.data(), {T, rows}, {y_stride, 1}}, device->stream());
+        device->synchronize();
+        const std::vector<float> got = y.read();
+        for (int64_t t = 0; t < T; ++t)
+          for (int64_t n = 0; n < y_stride; ++n) {
+            const size_t i = at(t * y_stride + n);
+            if (n >= rows) {
+              ASSERT_TRUE(std::isnan(got[i])) << "row " << t << ", behind its end at " << n;
+              continue;
+            }
+            const Product::Sum sum = p.sum(t, n);
+            const double was       = add ? before[i] : 0;
+            ASSERT_NEAR(got[i], was + sum.value, sum.error + kRoundOff * std::fabs(was + sum.value))
+                << "row " << t << ", output " << n << (add ? ", added" : "");
+          }
+      }
+    }
+}
+
+TEST_F(Packed, FewRowsWithoutABias) {
+  const Product p(3, 100, 192, RowOrder::plain, 0, random);
+  PackedMatrix w = p.matrix();
+  w.bias         = nullptr;
+  const OnDevice y(std::vector<float>(300, kNan));
+  project_few(p.x_view(0, 3), w, {y.data(), {3, 100}}, device->stream());
+  device->synchronize();
+  const std::vector<float> got = y.read();
+  for (int64_t t = 0; t < 3; ++t)
+    for (int64_t n = 0; n < 100; ++n) {
+      const Product::Sum sum = p.sum(t, n);
+      ASSERT_NEAR(got[at(t * 100 + n)], sum.value - static_cast<float>(p.bias[at(n)]), 2 * sum.error);
+    }
+}
+
+TEST_F(Packed, FewRowsAreTheSameBitsInAnyCompany) {
+  for (const auto& [rows, K] : {std::pair<int64_t, int64_t>{130, 2880}, {2880, 4096}, {40000, 320}}) {
+    const Product p(8, rows, K, RowOrder::plain, 0, random);
+    const auto product = [&](int64_t first, int64_t n) {
+      const OnDevice y(std::vector<float>(at(n * rows), kNan));
+      project_few(p.x_view(first, n), p.matrix(), {y.data(), {n, rows}}, device->stream());
+      device->synchronize();
+      return y.read();
+    };
+    const std::vector<float> all = product(0, 8);
+    for (const auto& [first, n] :
+         {std::pair<int64_t, int64_t>{0, 8}, {0, 1}, {3, 1}, {7, 1}, {2, 5}, {1, 7}}) {
+      const std::vector<float> some = product(first, n);
+      EXPECT_EQ(0, std::memcmp(some.data(), all.data() + first * rows, some.size() * sizeof(float)))
+          << rows << " x " << K << ": rows " << first << " to " << first + n;
+    }
+  }
+}
+
+TEST_F(Packed, FewRowsOfHeadsAreTurnedAndStored) {
+  struct Case {
+    int64_t K, query_heads, kv_heads, head_dim;
+  };
+  for (const Case& c : {Case{256, 8, 2, 32}, {128, 1, 1, 64}, {64, 3, 3, 6}, {2880, 64, 8, 64}})
+    for (const int64_t T : {1, 4, 8}) {
+      SCOPED_TRACE(testing::Message() << c.query_heads << " + 2 x " << c.kv_heads << " heads of "
+                                      << c.head_dim << ", K " << c.K << ", T " << T);
+      const int64_t heads = c.query_heads + 2 * c.kv_heads, half = c.head_dim / 2, pages = 3;
+      const Product p(T, heads * c.head_dim, c.K, RowOrder::rotary_pairs, c.head_dim, random);
+
+      std::vector<float> turns;
+      for (int64_t t = 0; t < T; ++t)
+        for (int64_t i = 0; i < 64; ++i) {
+          const double angle = static_cast<double>(t + 1) * 0.7 * static_cast<double>(i % 32 + 1);
+          turns.push_back(static_cast<float>(1.3 * (i < 32 ? std::cos(angle) : std::sin(angle))));
+        }
+      std::vector<int32_t> slots;  // of different pages, row 2 is padding
+      for (int64_t t = 0; t < T; ++t)
+        slots.push_back(t == 2 ? -1 : static_cast<int32_t>(t * 29 % (pages * 64)));
+      const OnDevice turns_there(turns);
+      const OnDevice slots_there(slots);
+      const OnDevice q(std::vector<bf16>(at(T * c.query_heads * 64), bf16(kNan)));
+      const OnDevice cache(std::vector<bf16>(at(pages * c.kv_heads * 2 * 4096), bf16(kNan)));
+      const KvTiles kv{.tiles = cache.data(), .pages = pages, .heads = c.kv_heads};
+      project_heads_few(p.x_view(0, T), p.matrix(RowOrder::rotary_pairs, c.head_dim),
+                        {.turns = {turns_there.data(), {T, 64}},
+                         .slots = {slots_there.data(), {T}},
+                         .q     = {q.data(), {T, c.query_heads, 64}},
+                         .kv    = kv},
+                        device->stream());
+      device->synchronize();
+
+      const std::vector<bf16> got_q = q.read(), got_cache = cache.read();
+      std::vector<bool> written(got_cache.size());
+      for (int64_t t = 0; t < T; ++t)
+        for (int64_t head = 0; head < heads; ++head)
+          for (int64_t i = 0; i < 32; ++i) {
+            Product::Sum a{0, 0}, b{0, 0};
+            if (i < half) a = p.sum(t, head * c.head_dim + i), b = p.sum(t, head * c.head_dim + half + i);
+            Product::Sum to[2] = {a, b};
+            if (head < c.query_heads + c.kv_heads) {
+              const double cosine = turns[at(t * 64 + i)], sine = turns[at(t * 64 + 32 + i)];
+              const double error = (a.error + 3 * kRoundOff * std::fabs(a.value) + b.error +
+                                    3 * kRoundOff * std::fabs(b.value)) *
+                                   1.3;
+              to[0] = {a.value * cosine - b.value * sine, error};
+              to[1] = {b.value * cosine + a.value * sine, error};
+            }
+            for (int64_t part = 0; part < 2; ++part) {
+              const int64_t d = part * 32 + i;
+              bf16 got;
+              if (head < c.query_heads) {
+                got = got_q[at((t * c.query_heads + head) * 64 + d)];
+              } else {
+                const int64_t slot = slots[at(t)], values = head >= c.query_heads + c.kv_heads;
+                if (slot < 0) continue;
+                const int64_t kv_head = head - c.query_heads - values * c.kv_heads;
+                // kv_tiles.h: [pages][heads][keys, values][position][dimension, in swizzled pieces of 8]
+                const int64_t place =
+                    (((slot / 64 * c.kv_heads + kv_head) * 2 + values) * 64 + slot % 64) * 64 +
+                    ((d / 8) ^ (slot % 8)) * 8 + d % 8;
+                got                = got_cache[at(place)];
+                written[at(place)] = true;
+              }
+              ASSERT_NEAR(static_cast<float>(got), to[part].value,
+                          to[part].error * (1 + kRoundOffBf16) + kRoundOffBf16 * std::fabs(to[part].value))
+                  << "row " << t << ", head " << head << ", dimension " << d;
+            }
+          }
+      for (size_t i = 0; i < written.size(); ++i)
+        if (!written[i]) {
+          ASSERT_TRUE(std::isnan(static_cast<float>(got_cache[i]))) << "cache at " << i;
+        }
+    }
+}
+
+TEST_F(Packed, BrokenContractsAreRefused) {
+  const Product p(2, 100, 128, RowOrder::plain, 0, random);
+  const OnDevice y(std::vector<float>(1000, kNan));
+  const auto call = [&](View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> to) {
+    project_few(x, w, to, device->stream());
+  };
+  const View<float, 2> to(y.data(), {2, 100});
+  EXPECT_THROW(call({p.x_there.data(), {2, 64}}, p.matrix(), to), ContractError);
+  EXPECT_THROW(call({p.x_there.data(), {9, 128}}, p.matrix(), {y.data(), {9, 100}}), ContractError);
+  EXPECT_THROW(call({p.x_there.data(), {2, 128}, {132, 1}}, p.matrix(), to), ContractError);
+  EXPECT_THROW(call({p.x_there.data() + 1, {2, 128}}, p.matrix(), to), ContractError);
+  EXPECT_THROW(call(p.x_view(0, 2), p.matrix(), {y.data(), {1, 100}}), ContractError);
+  EXPECT_THROW(call(p.x_view(0, 2), p.matrix(), {y.data(), {2, 200}}), ContractError);
+}
+
+}  // namespace
+}  // namespace fathom::kernels

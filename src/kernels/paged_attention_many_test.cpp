@@ -1,0 +1,274 @@
+#include "kernels/paged_attention_many.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/device_buffer.h"
+#include "kernels/attention.h"
+
+namespace fathom::kernels {
+namespace {
+
+constexpr uint32_t kNaNs = 0xffffffff;  // two NaNs in bf16, one in fp32
+
+// Positions begin .. end of a sequence, as rows of a batch.
+struct Piece {
+  int64_t begin, end;
+};
+
+struct Case {
+  int64_t query_heads = 8, kv_heads = 2, window = 0;
+  std::vector<Piece> pieces;
+  float sink    = 0.5f;
+  float loudest = 4;  // of queries; keys and values go to 1
+  // A piece's first tile has so many rows, those behind it kPromptRows.
+  int first_rows = kPromptRows;
+};
+
+template <class T>
+DeviceBuffer<T> on_device(Device& device, const std::vector<T>& host) {
+  DeviceBuffer<T> buffer(device, static_cast<int64_t>(host.size()));
+  if (!host.empty()) device.to_device(buffer.data(), host.data(), buffer.bytes());
+  return buffer;
+}
+
+std::vector<float> as_floats(const std::vector<bf16>& numbers) { return {numbers.begin(), numbers.end()}; }
+
+// Queries, keys and values of the sequences, and the cache both ways: for the reference, and in tiles. Rows
+// of the batch are the pieces', one after another, with a row of nobody before each and at the end.
+class Prompts {
+ public:
+  Prompts(Device& device, const Case& c) : device_(device), c_(c) {
+    std::mt19937 random(static_cast<uint32_t>(c.window + c.query_heads));
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    const auto numbers = [&](int64_t n, float largest) {
+      std::vector<bf16> v(static_cast<size_t>(n));
+      for (bf16& x : v) x = bf16(largest * uniform(random));
+      return v;
+    };
+    for (const Piece& piece : c.pieces) {
+      longest_ = std::max(longest_, (piece.end + kTile - 1) / kTile);
+      positions_.push_back(-1);
+      for (int64_t p = piece.begin; p < piece.end; ++p) positions_.push_back(static_cast<int32_t>(p));
+    }
+    positions_.push_back(-1);
+    const auto S = static_cast<int64_t>(c.pieces.size());
+    q_           = numbers(rows() * c.query_heads * kHeadDim, c.loudest);
+    for (int64_t h = 0; h < c.query_heads; ++h)
+      sinks_.push_back(static_cast<float>(bf16(c.sink + uniform(random))));
+
+    // Pages in shuffled order. In the cache of tiles NaN is wherever nobody may look, and numbers that must
+    // not count where a window has passed.
+    cache_pages_ = S * longest_ + 1;
+    std::vector<int32_t> shuffled(static_cast<size_t>(cache_pages_));
+    std::iota(shuffled.begin(), shuffled.end(), 0);
+    std::shuffle(shuffled.begin(), shuffled.end(), random);
+    pages_.assign(static_cast<size_t>(S * longest_), -1);
+    tiles_.assign(static_cast<size_t>(cache_pages_ * c.kv_heads * 2 * KvTiles::kElements),
+                  bf16::from_bits(kNaNs & 0xffff));
+    keys_.assign(static_cast<size_t>(cache_pages_ * kTile * c.kv_heads * kHeadDim), 0);
+    values_ = keys_;
+    const KvTiles kv{tiles_.data(), cache_pages_, c.kv_heads};
+    for (int64_t s = 0; s < S; ++s) {
+      const auto [begin, end] = c.pieces[static_cast<size_t>(s)];
+      const int64_t reach     = c.window ? std::max<int64_t>(0, begin - c.window + 1) : 0;
+      for (int64_t p = reach / kTile * kTile; p < end; ++p) {
+        int32_t& page = pages_[static_cast<size_t>(s * longest_ + p / kTile)];
+        page          = shuffled[static_cast<size_t>(s * longest_ + p / kTile)];
+        for (int64_t head = 0; head < c.kv_heads; ++head)
+          for (int64_t d = 0; d < kHeadDim; ++d) {
+            const int64_t r  = p % kTile;
+            const auto place = static_cast<size_t>(((page * kTile + r) * c.kv_heads + head) * kHeadDim + d);
+            const bf16 key(p < reach ? 1000 : uniform(random)), value(p < reach ? 1000 : uniform(random));
+            kv.keys(page, head)[KvTiles::at(r, d)]   = key;
+            kv.values(page, head)[KvTiles::at(r, d)] = value;
+            keys_[place]                             = static_cast<float>(key);
+            values_[place]                           = static_cast<float>(value);
+          }
+      }
+    }
+  }
+
+  int64_t rows() const { return static_cast<int64_t>(positions_.size()); }
+
+  // Of all rows; those of nobody are NaN.
+  std::vector<bf16> attend(int first_rows) const {
+    std::vector<PromptTile> tiles;
+    int32_t row = 0;
+    for (size_t s = 0; s < c_.pieces.size(); ++s) {
+      ++row;
+      auto left   = static_cast<int32_t>(c_.pieces[s].end - c_.pieces[s].begin);
+      int32_t now = std::min(left, first_rows);
+      for (; left > 0; left -= now, row += now, now = std::min(left, kPromptRows))
+        tiles.push_back({row, now, static_cast<int32_t>(s)});
+      tiles.push_back({-1, 0, -1});
+    }
+    const auto q = on_device(device_, q_), cache = on_device(device_, tiles_);
+    const auto sinks     = on_device(device_, sinks_);
+    const auto positions = on_device(device_, positions_), pages = on_device(device_, pages_);
+    const auto list = on_device(device_, tiles);
+    const DeviceBuffer<bf16> out(device_, static_cast<int64_t>(q_.size()));
+    device_.set_words(out.data(), out.bytes(), kNaNs);
+    const int64_t shape[] = {rows(), c_.query_heads, kHeadDim};
+    attend_many(q.as<3>({shape[0], shape[1], shape[2]}), {cache.data(), cache_pages_, c_.kv_heads},
+                sinks.view(), 0.125f, c_.window, list.view(),
+                {positions.view(), {}, pages.as<2>({static_cast<int64_t>(c_.pieces.size()), longest_})},
+                out.as<3>({shape[0], shape[1], shape[2]}), device_.stream());
+    device_.synchronize();
+    std::vector<bf16> result(q_.size());
+    if (!result.empty()) device_.to_host(result.data(), out.data(), out.bytes());
+    return result;
+  }
+
+  // Of the pieces' rows alone, with these values.
+  std::vector<float> reference(std::vector<float> values) const {
+    const int64_t row = c_.query_heads * kHeadDim;
+    const auto all    = as_floats(q_);
+    std::vector<float> q, keys = keys_;
+    std::vector<int32_t> first_row{0}, positions;
+    for (int64_t t = 0; t < rows(); ++t) {
+      if (positions_[static_cast<size_t>(t)] >= 0) {
+        positions.push_back(positions_[static_cast<size_t>(t)]);
+        q.insert(q.end(), all.begin() + t * row, all.begin() + (t + 1) * row);
+      } else if (t > 0) {
+        first_row.push_back(static_cast<int32_t>(positions.size()));
+      }
+    }
+    const auto S = static_cast<int64_t>(c_.pieces.size()), T = static_cast<int64_t>(positions.size());
+    std::vector<bf16> sinks;
+    for (const float sink : sinks_) sinks.emplace_back(sink);
+    std::vector<float> out(q.size());
+    attention_reference(
+        {q.data(), {T, c_.query_heads, kHeadDim}},
+        {{keys.data(), {cache_pages_, kTile, c_.kv_heads, kHeadDim}},
+         {values.data(), {cache_pages_, kTile, c_.kv_heads, kHeadDim}}},
+        {sinks.data(), {c_.query_heads}}, c_.window,
+        {{first_row.data(), {S + 1}}, {positions.data(), {T}}, {pages_.data(), {S, longest_}}},
+        {out.data(), {T, c_.query_heads, kHeadDim}}, {});
+    return out;
+  }
+
+  // An unnormalised weight is rounded to bf16 before it meets its value: 2^-8 of each |w v| at most. Scores
+  // are sums of 64 products in fp32, of |q k| / 8 <= 8 loudest in all, and are rounded twice more in units of
+  // log2: off by at most (4 sqrt(64) + 3) 2^-24 8 loudest < 2e-5 loudest, and so is the weight's logarithm;
+  // exp2 and sums of up to 1000 weights add less than 1e-4. The result is rounded to bf16.
+  void expect_right() const {
+    const auto out = as_floats(attend(c_.first_rows));
+    auto sizes     = values_;
+    for (float& v : sizes) v = std::abs(v);
+    const auto expected = reference(values_), bound = reference(sizes);
+    const int64_t row = c_.query_heads * kHeadDim;
+    double worst      = 0;
+    int64_t wrong = 0, at = 0;
+    for (int64_t t = 0; t < rows(); ++t)
+      for (int64_t i = 0; i < row; ++i) {
+        const double x = out[static_cast<size_t>(t * row + i)];
+        if (positions_[static_cast<size_t>(t)] < 0) {
+          wrong += !std::isnan(x);
+          continue;
+        }
+        const double y = expected[static_cast<size_t>(at)], size = bound[static_cast<size_t>(at)];
+        const double share =
+            std::abs(x - y) / ((0x1p-8 + 2e-5 * c_.loudest + 1e-4) * size + 0x1p-8 * std::abs(y) + 1e-30);
+        ++at;
+        if (share <= 1) {
+          worst = std::max(worst, share);
+          continue;
+        }
+        if (wrong++ == 0)
+          ADD_FAILURE() << "row " << t << " head " << i / kHeadDim << " dim " << i % kHeadDim << ": " << x
+                        << ", not " << y;
+      }
+    EXPECT_EQ(wrong, 0);
+    testing::Test::RecordProperty("share_of_tolerance", std::to_string(worst));
+  }
+
+ private:
+  Device& device_;
+  Case c_;
+  int64_t longest_ = 1, cache_pages_ = 0;
+  std::vector<bf16> q_, tiles_;
+  std::vector<float> sinks_, keys_, values_;
+  std::vector<int32_t> positions_, pages_;
+};
+
+class PagedAttentionMany : public testing::Test {
+ protected:
+  void SetUp() override {
+    device = cuda_device();
+    if (!device) GTEST_SKIP() << "needs a GPU: " << why_no_cuda_device();
+  }
+  Device* device = nullptr;
+};
+
+TEST_F(PagedAttentionMany, WholePromptsOfEveryLength) {
+  Case c;
+  for (const int64_t length : {1, 2, 63, 64, 65, 127, 128, 129, 300}) c.pieces.push_back({0, length});
+  for (const int64_t window : {0, 1, 64, 128}) {
+    SCOPED_TRACE("window " + std::to_string(window));
+    c.window = window;
+    Prompts(*device, c).expect_right();
+  }
+}
+
+TEST_F(PagedAttentionMany, ManyPages) {
+  Prompts(*device, {.query_heads = 4, .kv_heads = 1, .pieces = {{0, 1000}, {1900, 1950}}}).expect_right();
+}
+
+TEST_F(PagedAttentionMany, PiecesContinueAnywhere) {
+  Case c{.pieces = {{37, 38}, {37, 165}, {64, 128}, {64, 200}, {100, 101}, {100, 191}, {500, 530}}};
+  for (const int64_t query_heads : {8, 16})
+    for (const int64_t window : {0, 64, 128})
+      for (const int first_rows : {27, kPromptRows}) {
+        SCOPED_TRACE("window " + std::to_string(window) + ", heads " + std::to_string(query_heads));
+        c.query_heads = query_heads;
+        c.window      = window;
+        c.first_rows  = first_rows;
+        Prompts(*device, c).expect_right();
+      }
+}
+
+TEST_F(PagedAttentionMany, Sinks) {
+  for (const float sink : {-1000.f, -20.f, 20.f, 1000.f}) {
+    SCOPED_TRACE("sink " + std::to_string(sink));
+    Prompts(*device, {.window = 64, .pieces = {{0, 5}, {3, 130}}, .sink = sink}).expect_right();
+  }
+}
+
+// Weights that overflow beside the sink, and beside the scores before them.
+TEST_F(PagedAttentionMany, LoudScores) {
+  for (const float loudest : {40.f, 400.f})
+    for (const int64_t window : {0, 64}) {
+      SCOPED_TRACE("loudest " + std::to_string(loudest) + ", window " + std::to_string(window));
+      Prompts(*device, {.window = window, .pieces = {{0, 300}, {90, 200}}, .loudest = loudest})
+          .expect_right();
+    }
+}
+
+TEST_F(PagedAttentionMany, SameBitsHoweverRowsAreTiled) {
+  for (const float loudest : {4.f, 100.f})
+    for (const int64_t window : {0, 64}) {
+      const Prompts prompts(*device, {.window = window, .pieces = {{0, 300}, {90, 400}}, .loudest = loudest});
+      const auto once = prompts.attend(kPromptRows);
+      for (const int first_rows : {kPromptRows, 1, 17, 38}) {
+        const auto again = prompts.attend(first_rows);
+        EXPECT_EQ(std::memcmp(once.data(), again.data(), once.size() * sizeof(bf16)), 0) << first_rows;
+      }
+    }
+}
+
+TEST_F(PagedAttentionMany, NoRows) {
+  const Prompts prompts(*device, {.pieces = {{5, 5}}});
+  for (const float x : as_floats(prompts.attend(kPromptRows))) EXPECT_TRUE(std::isnan(x));
+}
+
+}  // namespace
+}  // namespace fathom::kernels

@@ -1,0 +1,503 @@
+// id = argmax(logits), or an id drawn from softmax(logits / temperature) cut to its top-k, top-p and min-p
+//
+// bytes   4 V a row; a row that is drawn from is read twice, one that is cut three times or four
+// flops   some 40 V a row that is cut
+// limit   one row: latency, and the 64 bytes a clock that each of 8 multiprocessors gets from L2; many rows:
+//         memory bandwidth, 51 MB for 64 rows of V = 201088
+// idea    a cluster of 8 blocks has a row, each warp a run of neighbours. Top-k and top-p are found alike:
+// the
+//         logit is sought from which on there are k tokens, or tokens of so much weight, by cutting the
+//         interval that holds it in 8 parts. What a warp has in the interval is all that stays in its shared
+//         memory, so that only the first looks go through the row. Of equal logits at the border the lower
+//         ids are in. Sums are taken in an order that is always the same.
+//         Draw: the id at which the running sum passes u times the whole: by the sums of blocks, of warps, of
+//         lanes, and then by tokens.
+// paper   flashinfer.ai, "Sorting-Free GPU Kernels for LLM Sampling", 2025, finds thresholds by pivots too,
+// but
+//         draws before it knows them
+#include <cfloat>
+#include <climits>
+
+#include "core/cuda.h"
+#include "core/launch.cuh"
+#include "core/ptx.cuh"
+#include "kernels/token_choice.h"
+
+namespace fathom::kernels {
+namespace {
+
+constexpr int kBlocks  = 8;  // of a cluster
+constexpr int kWarps   = 16;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kLoads   = 7;  // vectors that a lane has on their way
+constexpr int kBrought = 4;  // the same, where there are sums to be held
+constexpr int kParts   = 8;  // of an interval
+
+// Tokens with a logit from some value on: how many, and their weights, of which the likeliest token's is 1.
+struct alignas(16) Total {
+  double weight = 0;
+  int count     = 0;
+};
+struct alignas(8) TotalOfWarp {
+  float weight = 0;
+  int count    = 0;
+};
+
+struct Shared {
+  Total of_blocks[2][kBlocks][kParts];  // of two exchanges, by turns
+  TotalOfWarp of_warps[2][kWarps][kParts];
+  uint64_t here[2];  // completed by the exchange's stores
+  uint64_t bests[kWarps];
+  TokenRule rule;
+};
+
+__device__ int lane() { return threadIdx.x % 32; }
+__device__ int warp() { return threadIdx.x / 32; }
+__device__ int block() { return blockIdx.x % kBlocks; }  // in its cluster
+
+// Numbers in the order of the logits.
+__device__ uint32_t key_of(float v) {
+  const uint32_t bits = __float_as_uint(v + 0.0f);  // -0 as 0
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+__device__ float value_of(uint32_t key) { return __uint_as_float(key >> 31 ? key & 0x7fffffffu : ~key); }
+
+__device__ float larger(float a, float b) {  // NaN if one is
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+constexpr float4 kNothing{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+__device__ float at(float4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+// In (0, 1): engine/sampler.cpp, of Philox's first two words (core/rng.h).
+__device__ double uniform(uint64_t seed, int64_t position) {
+  uint32_t c0 = static_cast<uint32_t>(position), c1 = static_cast<uint32_t>(position >> 32), c2 = 0, c3 = 0;
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+    const uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return (static_cast<double>((uint64_t{c1} << 32 | c0) >> 11) + 0.5) * 0x1p-53;
+}
+
+template <class T>
+__device__ T over_warp(T sum) {
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+  return sum;
+}
+
+// What a warp knows of its row.
+struct Row {
+  Shared& shared;
+  const float4* logits;  // this warp's
+  float* slice;          // as many in shared memory, of this warp alone
+  int begin, vectors;    // this warp's first id, and how many times 4 logits it has
+  int turn    = 0;       // exchanges so far
+  float most  = 0;       // the largest logit of the row
+  float scale = 0;       // log2(e) / temperature
+
+  __device__ float weight(float logit) const { return ptx::exp2_approximate((logit - most) * scale); }
+
+  // 16 bytes for each of n parts from this block's threads below n * kBlocks, thread i that of part i % n, to
+  // every block; returns where those of block b lie: [b * kParts + part].
+  __device__ const Total* exchange(int n, Total mine) {
+    const int now = turn & 1;
+    if (static_cast<int>(threadIdx.x) < n * kBlocks) {
+      const int to           = threadIdx.x / n;
+      const uint32_t address = ptx::shared_address(&shared.of_blocks[now][block()][threadIdx.x % n]);
+      ptx::store_to_block(ptx::address_in_block(address, to), *reinterpret_cast<const float4*>(&mine),
+                          ptx::address_in_block(ptx::shared_address(&shared.here[now]), to));
+    }
+    // Others' stores may have come before: the phase does not end before this arrival. Those of the next
+    // exchange, by blocks that have all of this one, go to the other barrier.
+    if (threadIdx.x == 0)
+      ptx::mbarrier_arrive_expect_tx(&shared.here[now], n * kBlocks * static_cast<int>(sizeof(Total)));
+    ptx::mbarrier_wait(&shared.here[now], turn >> 1 & 1);
+    ++turn;
+    return shared.of_blocks[now][0];
+  }
+
+  // The warps' totals of n parts, lane j those of part j, added up and exchanged. The warps' own are in
+  // of_warps() until the next but one.
+  __device__ const Total* meet(int n, TotalOfWarp mine) {
+    TotalOfWarp(&of_warps)[kWarps][kParts] = shared.of_warps[turn & 1];
+    if (lane() < n) of_warps[warp()][lane()] = mine;
+    __syncthreads();  // of_warps is complete
+    Total sum;
+    if (static_cast<int>(threadIdx.x) < n * kBlocks)
+#pragma unroll 4
+      for (int w = 0; w < kWarps; ++w) {
+        const TotalOfWarp of_warp = of_warps[w][threadIdx.x % n];
+        sum.weight += static_cast<double>(of_warp.weight);
+        sum.count += of_warp.count;
+      }
+    return exchange(n, sum);
+  }
+  __device__ TotalOfWarp of_warp(int w) const { return shared.of_warps[(turn - 1) & 1][w][0]; }
+};
+
+// Totals of parts: lane j those of part j, of logits from `first` on.
+struct Parts {
+  float first;
+  Total of_row;
+  TotalOfWarp of_warp;
+};
+
+// Adds up what lanes have of kParts parts, over the warp and over the row.
+__device__ Parts parts_of(Row& row, float first, const TotalOfWarp (&of_lane)[kParts], TotalOfWarp more) {
+  Parts parts{.first = first};
+#pragma unroll
+  for (int j = 0; j < kParts; ++j) {
+    const float weight = over_warp(of_lane[j].weight);
+    const int count    = __reduce_add_sync(~0u, of_lane[j].count);
+    if (lane() == j) parts.of_warp = {weight + more.weight, count + more.count};
+  }
+  const Total* of_blocks = row.meet(kParts, parts.of_warp);
+#pragma unroll 2
+  for (int b = 0; b < kBlocks; ++b) {
+    parts.of_row.weight += of_blocks[b * kParts + lane() % kParts].weight;
+    parts.of_row.count += of_blocks[b * kParts + lane() % kParts].count;
+  }
+  return parts;
+}
+
+// Where the logit is sought from which on tokens may come: [floor, end), and what there is from either on.
+struct Interval {
+  float floor = 0, end = INFINITY;
+  Total from_floor, from_end;
+  TotalOfWarp warp_from_end;
+
+  // To the last of its parts from which on there is at least that, or else the first.
+  __device__ void narrow(const Parts& parts, const Total& least) {
+    const bool enough = parts.of_row.count >= least.count && parts.of_row.weight >= least.weight;
+    const int part    = 31 - __clz(static_cast<int>(__ballot_sync(~0u, enough) % (1 << kParts) | 1));
+    const auto of     = [](auto value, int lane) { return __shfl_sync(~0u, value, lane); };
+    floor             = of(parts.first, part);
+    from_floor        = {of(parts.of_row.weight, part), of(parts.of_row.count, part)};
+    if (part + 1 == kParts) return;
+    end           = of(parts.first, part + 1);
+    from_end      = {of(parts.of_row.weight, part + 1), of(parts.of_row.count, part + 1)};
+    warp_from_end = {of(parts.of_warp.weight, part + 1), of(parts.of_warp.count, part + 1)};
+  }
+};
+
+// Which tokens may come: of logits above `least`, and the first `ties` of those that are equal to it.
+struct Allowed {
+  float least = -INFINITY;
+  int ties    = INT_MAX;
+
+  __device__ Allowed and_of(const Allowed& other) const {
+    if (least != other.least) return least > other.least ? *this : other;
+    return {least, min(ties, other.ties)};
+  }
+  // Of tokens in the order of their ids; `left` are the ties that are left.
+  __device__ bool holds(float logit, int& left) const {
+    return logit > least || (logit == least && left-- > 0);
+  }
+};
+
+// The fewest of the likeliest tokens of which there is at least that; what lies outside of the interval
+// leaves shared memory. Sets `whole` to their weight.
+__device__ Allowed seek(Row& row, Interval in, const Total& least, double& whole) {
+  int logits = 4 * row.vectors;  // in shared memory
+  while (in.from_floor.count - in.from_end.count > 1 && nextafterf(in.floor, INFINITY) < in.end) {
+    int inside = 0;
+    for (int i = lane(); i - lane() < logits; i += 32) {
+      const float logit  = i < logits ? row.slice[i] : -INFINITY;
+      const bool stays   = logit >= in.floor && logit < in.end;
+      const uint32_t all = __ballot_sync(~0u, stays);  // and nobody writes before all have read
+      if (stays) row.slice[inside + __popc(all & ((1u << lane()) - 1))] = logit;
+      inside += __popc(all);
+    }
+    logits = inside;
+    __syncwarp();  // lanes read what others have written
+
+    const double width = static_cast<double>(fminf(in.end, row.most)) - static_cast<double>(in.floor);
+    const auto cut     = static_cast<float>(in.floor + width * (lane() % kParts) / kParts);
+    float first[kParts];
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) first[j] = __shfl_sync(~0u, cut, j);
+    TotalOfWarp of_lane[kParts];
+    for (int i = lane(); i < logits; i += 32) {
+      const float logit = row.slice[i], w = row.weight(logit);
+#pragma unroll
+      for (int j = 0; j < kParts; ++j)
+        if (logit >= first[j]) {
+          of_lane[j].weight += w;
+          ++of_lane[j].count;
+        }
+    }
+    in.narrow(parts_of(row, cut, of_lane, in.warp_from_end), least);
+  }
+  whole            = in.from_floor.weight;
+  const int equals = in.from_floor.count - in.from_end.count;
+  if (equals <= 1) return {.least = in.floor};
+  // All of them are equal to the floor.
+  const double weight = row.weight(in.floor);
+  const int by_weight =
+      static_cast<int>(fmin(ceil((least.weight - in.from_end.weight) / weight), 1.0 * equals));
+  const int ties = max(1, max(by_weight, least.count - in.from_end.count));
+  if (ties >= equals) return {.least = in.floor};
+  whole = in.from_end.weight + ties * weight;
+  return {.least = in.floor, .ties = ties};
+}
+
+// Brings the row to shared memory and, if kCut, cuts it for the first time.
+template <bool kCut>
+__device__ Parts bring(Row& row) {
+  // Natural logarithms of weights: what lies below the first is of no weight; the others are where the tokens
+  // of common distributions end.
+  constexpr float kLogs[kParts] = {-30.5f, -17, -12, -9, -6.5f, -4.5f, -2.5f, -1};
+  float first[kParts], mine = 0;
+  TotalOfWarp of_lane[kParts];
+#pragma unroll
+  for (int j = 0; j < kParts; ++j) {
+    first[j] = fmaxf(row.most + kLogs[j] * row.shared.rule.temperature, -FLT_MAX);
+    if (lane() == j) mine = first[j];
+  }
+  for (int base = lane(); base < row.vectors; base += 32 * kBrought) {
+    float4 v[kBrought];
+#pragma unroll
+    for (int i = 0; i < kBrought; ++i)
+      if (base + 32 * i < row.vectors) v[i] = row.logits[base + 32 * i];
+#pragma unroll
+    for (int i = 0; i < kBrought; ++i) {
+      if (base + 32 * i >= row.vectors) continue;
+      reinterpret_cast<float4*>(row.slice)[base + 32 * i] = v[i];
+      if constexpr (kCut)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const float logit = at(v[i], c), w = row.weight(logit);
+#pragma unroll
+          for (int j = 0; j < kParts; ++j)
+            if (logit >= first[j]) {
+              of_lane[j].weight += w;
+              ++of_lane[j].count;
+            }
+        }
+    }
+  }
+  __syncwarp();  // lanes read what others have brought
+  if constexpr (kCut) return parts_of(row, mine, of_lane, {});
+  return {};
+}
+
+// Which tokens may come. The row is in shared memory then.
+__device__ Allowed allowed_by_rule(Row& row, int vocabulary) {
+  const TokenRule& rule = row.shared.rule;
+  const bool by_count = rule.top_k > 0 && rule.top_k < vocabulary, by_weight = rule.top_p < 1;
+  Allowed allowed;
+  if (by_count || by_weight) {
+    const Parts parts = bring<true>(row);
+    double whole      = __shfl_sync(~0u, parts.of_row.weight, 0);
+    if (by_count) {
+      const Total least{0, rule.top_k};
+      Interval in;
+      in.narrow(parts, least);
+      allowed = seek(row, in, least, whole);
+      bring<false>(row);
+    }
+    if (by_weight) {
+      const Total least{static_cast<double>(rule.top_p) * whole, 0};
+      Interval in;
+      in.narrow(parts, least);
+      allowed = allowed.and_of(seek(row, in, least, whole));
+      bring<false>(row);
+    }
+  } else {
+    bring<false>(row);
+  }
+  if (rule.min_p > 0) {
+    const double least = row.most + rule.temperature * log(static_cast<double>(rule.min_p));
+    allowed            = allowed.and_of({.least = __double2float_ru(least)});
+  }
+  return allowed;
+}
+
+// The sum over the lanes before this one.
+template <class T>
+__device__ T before_lane(T value) {
+  T sum = value;
+#pragma unroll
+  for (int other = 1; other < 32; other *= 2) {
+    const T before = __shfl_up_sync(~0u, sum, other);
+    if (lane() >= other) sum += before;
+  }
+  const T before = __shfl_up_sync(~0u, sum, 1);
+  return lane() == 0 ? 0 : before;
+}
+
+// The last lane that has some weight and before which there is at most `target`; subtracts that. Some lane
+// has.
+__device__ int locate(double weight, double& target) {
+  const double before = before_lane(weight);
+  const int found     = 31 - __clz(static_cast<int>(__ballot_sync(~0u, weight > 0 && before <= target)));
+  target -= __shfl_sync(~0u, before, found);
+  return found;
+}
+
+// An id among those allowed, by their weights and u in (0, 1): in one warp of the cluster; -1 in the others.
+__device__ int draw(Row& row, const Allowed& allowed, double u) {
+  // A lane has a run of neighbours: of an odd number of vectors, so that lanes meet all banks.
+  const int each  = (row.vectors + 31) / 32 | 1;
+  const int first = min(each * lane(), row.vectors), last = min(first + each, row.vectors);
+  const auto* vectors = reinterpret_cast<const float4*>(row.slice);
+
+  int left = INT_MAX;  // of ties, from this lane on
+  if (allowed.ties < INT_MAX) {
+    int equals = 0;
+    for (int i = first; i < last; ++i)
+      for (int c = 0; c < 4; ++c) equals += at(vectors[i], c) == allowed.least;
+    const Total* of_blocks = row.meet(1, {0, __reduce_add_sync(~0u, equals)});
+    int before             = before_lane(equals);
+    for (int b = 0; b < block(); ++b) before += of_blocks[b * kParts].count;
+    for (int w = 0; w < warp(); ++w) before += row.of_warp(w).count;
+    left = allowed.ties - before;
+  }
+
+  const int left_of_lane = left;
+  float weight           = 0;
+  for (int i = first; i < last; ++i) {
+    const float4 v = vectors[i];
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      if (allowed.holds(at(v, c), left)) weight += row.weight(at(v, c));
+  }
+  const Total* of_blocks = row.meet(1, {over_warp(weight), 0});
+  const double of_block  = lane() < kBlocks ? of_blocks[lane() * kParts].weight : 0;
+  double target          = u * over_warp(of_block);
+  if (locate(of_block, target) != block()) return -1;
+  if (locate(lane() < kWarps ? row.of_warp(lane()).weight : 0, target) != warp()) return -1;
+
+  // Of the located lane's tokens, 4 each; with 2^18 tokens in all it has 68.
+  const int owner = locate(weight, target);
+  const int mine  = __shfl_sync(~0u, first, owner) + lane();
+  const float4 v  = mine < __shfl_sync(~0u, last, owner) ? vectors[mine] : kNothing;
+  int equals      = 0;
+  for (int c = 0; c < 4; ++c) equals += at(v, c) == allowed.least;
+  left = __shfl_sync(~0u, left_of_lane, owner) - before_lane(equals);
+  float w[4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) w[c] = allowed.holds(at(v, c), left) ? row.weight(at(v, c)) : 0;
+  const int of_owner = locate(w[0] + w[1] + w[2] + w[3], target);
+  int found          = 0;
+  float before       = 0;
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    if (w[c] > 0 && before <= target) found = 4 * mine + c;
+    before += w[c];
+  }
+  return row.begin + __shfl_sync(~0u, found, of_owner);
+}
+
+// The warp's likeliest token: its logit's key, which is 2^32 - 1 if one is NaN, and V - 1 - id below that.
+__device__ uint64_t likeliest_of(const Row& row, int vocabulary) {
+  float most  = -INFINITY;
+  int where   = 0;
+  float4 best = {};
+  for (int base = lane(); base < row.vectors; base += 32 * kLoads) {
+    float4 v[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      v[i] = base + 32 * i < row.vectors ? row.logits[base + 32 * i] : kNothing;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const float m = larger(larger(v[i].x, v[i].y), larger(v[i].z, v[i].w));
+      if (m > most) {
+        where = base + 32 * i;
+        best  = v[i];
+      }
+      most = larger(most, m);
+    }
+  }
+  const int c          = best.x == most ? 0 : best.y == most ? 1 : best.z == most ? 2 : 3;
+  const uint32_t mine  = key_of(most);
+  const uint32_t key   = __reduce_max_sync(~0u, mine);
+  const uint32_t after = vocabulary - 1 - (row.begin + 4 * where + c);  // tokens after it
+  return uint64_t{key} << 32 | __reduce_max_sync(~0u, mine == key ? after : 0u);
+}
+
+// A row for each cluster.
+__global__ void __launch_bounds__(kThreads, 2) choose_kernel(const float* logits, const TokenRule* rules,
+                                                             int32_t* sampled, int vocabulary, int per_warp) {
+  extern __shared__ __align__(16) char memory[];
+  Shared& shared  = *reinterpret_cast<Shared*>(memory);
+  const int64_t r = blockIdx.x / kBlocks;
+  if (rules[r].place < 0) return ptx::wait_for_previous();
+
+  if (threadIdx.x == 0) {
+    shared.rule = rules[r];
+    for (uint64_t& barrier : shared.here) ptx::mbarrier_init(&barrier, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncwarp();
+  ptx::cluster_arrive();  // others may store here once they have waited
+
+  const int first = min((block() * kWarps + warp()) * per_warp, vocabulary / 4);
+  Row row{.shared  = shared,
+          .logits  = reinterpret_cast<const float4*>(logits + r * vocabulary) + first,
+          .slice   = reinterpret_cast<float*>(memory + sizeof(Shared)) + 4 * warp() * per_warp,
+          .begin   = 4 * first,
+          .vectors = min(per_warp, vocabulary / 4 - first)};
+  ptx::let_next_begin();
+  ptx::wait_for_previous();
+
+  const uint64_t of_warp = likeliest_of(row, vocabulary);
+  if (lane() == 0) shared.bests[warp()] = of_warp;
+  __syncthreads();      // bests and rule are complete, and here is initialised
+  ptx::cluster_wait();  // in the other blocks too
+  uint64_t likeliest = 0;
+  if (threadIdx.x < kBlocks)
+    for (const uint64_t best : shared.bests) likeliest = max(likeliest, best);
+  const Total* of_blocks = row.exchange(1, {__longlong_as_double(static_cast<long long>(likeliest)), 0});
+  for (int b = 0; b < kBlocks; ++b)
+    likeliest = max(likeliest, static_cast<uint64_t>(__double_as_longlong(of_blocks[b * kParts].weight)));
+
+  const TokenRule& rule = shared.rule;
+  const auto key        = static_cast<uint32_t>(likeliest >> 32);
+  const bool possible   = key > key_of(-INFINITY) && key < key_of(INFINITY);
+  int32_t& id           = sampled[rule.place];
+  if (!possible || rule.temperature == 0) {
+    if (block() == 0 && threadIdx.x == 0)
+      id = possible ? vocabulary - 1 - static_cast<int32_t>(static_cast<uint32_t>(likeliest)) : -1;
+    return;
+  }
+  row.most        = value_of(key);
+  row.scale       = fminf(1.44269504f / rule.temperature, FLT_MAX);  // times 0 it is 0
+  const int drawn = draw(row, allowed_by_rule(row, vocabulary), uniform(rule.seed, rule.position));
+  if (drawn >= 0 && lane() == 0) id = drawn;
+}
+
+int shared_bytes(int64_t per_warp) { return static_cast<int>(sizeof(Shared) + kWarps * per_warp * 16); }
+
+}  // namespace
+
+void choose_tokens(View<const float, 2> logits, View<const TokenRule, 1> rules, View<int32_t, 1> sampled,
+                   StreamRef stream) {
+  const int64_t rows = logits.extent(0), vocabulary = logits.extent(1);
+  FATHOM_EXPECT(rules.extent(0) == rows && logits.contiguous() && rules.contiguous() && sampled.contiguous(),
+                "choose_tokens: logits are [R, V], rules [R], row after row");
+  if (rows == 0) return;
+  FATHOM_EXPECT(vocabulary > 0 && vocabulary % 4 == 0 && vocabulary <= kMostTokens &&
+                    rows <= INT32_MAX / kBlocks && reinterpret_cast<uintptr_t>(logits.data()) % 16 == 0,
+                "choose_tokens: rows of at most 2^18 logits, whole vectors of 16 bytes");
+  static const bool allowed =
+      (allow_shared_memory(choose_kernel, shared_bytes(kMostTokens / 4 / kBlocks / kWarps)), true);
+  static_cast<void>(allowed);
+  const auto per_warp = static_cast<int>(blocks_for(vocabulary / 4, kBlocks * kWarps));
+  launch_chained(choose_kernel, dim3(static_cast<unsigned>(rows * kBlocks)), dim3(kThreads),
+                 static_cast<size_t>(shared_bytes(per_warp)), kBlocks, stream, logits.data(), rules.data(),
+                 sampled.data(), static_cast<int>(vocabulary), per_warp);
+}
+
+}  // namespace fathom::kernels

@@ -1,0 +1,314 @@
+#include "model/gpu_weights.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+
+#include "core/cuda.h"
+#include "core/expect.h"
+#include "kernels/packed_experts.h"
+#include "kernels/packed_linear.h"
+#include "kernels/token_choice.h"
+
+namespace fathom::model {
+namespace {
+
+using kernels::kHeadDim;
+using kernels::kTile;
+using kernels::PackedExperts;
+using kernels::PackedMatrix;
+using kernels::padded;
+using kernels::RowOrder;
+
+template <class T, int Rank>
+std::span<const std::byte> bytes_of(View<const T, Rank> view) {
+  FATHOM_EXPECT(view.contiguous(), "weights are copied as they lie in the file");
+  return std::as_bytes(std::span(view.data(), static_cast<size_t>(view.size())));
+}
+
+int64_t qkv_rows(const Config& c) { return (c.num_attention_heads + 2 * c.num_key_value_heads) * kHeadDim; }
+
+int64_t matrix_bytes(int64_t rows, int64_t depth) {
+  return PackedMatrix{.rows = padded(rows), .depth = padded(depth)}.bytes() + padded(rows) * 4;
+}
+
+int64_t expert_bytes(int64_t experts, int64_t rows, int64_t depth) {
+  const PackedExperts w{.experts = experts, .rows = padded(rows), .depth = padded(depth)};
+  return experts * (w.tiles_of_one() * (PackedExperts::kTileBytes + PackedExperts::kScaleBytes) + w.rows * 4);
+}
+
+// Of all scales of one matrix of each expert.
+int largest_code(View<const uint8_t, 3> scales, ThreadPool& threads) {
+  std::vector<uint8_t> largest(static_cast<size_t>(threads.threads()), 0);
+  const auto share = (scales.size() + threads.threads() - 1) / threads.threads();
+  threads.run([&](int worker) {
+    const int64_t begin = std::min(scales.size(), worker * share);
+    const int64_t end   = std::min(scales.size(), begin + share);
+    uint8_t most        = 0;
+    for (int64_t i = begin; i < end; ++i) most = std::max(most, scales.data()[i]);
+    largest[static_cast<size_t>(worker)] = most;
+  });
+  return *std::max_element(largest.begin(), largest.end());
+}
+
+}  // namespace
+
+// Bytes of the file on their way to the device: all threads copy them to page-locked memory, the copy engine
+// takes them from there, and a kernel puts them in their places, each while the others have the next piece.
+class GpuWeights::Upload {
+ public:
+  static constexpr int64_t kPieceBytes = int64_t{64} << 20;
+
+  Upload(Device& device, ThreadPool& threads, int64_t total,
+         const std::function<void(int64_t, int64_t)>& progress)
+      : device_(device), threads_(threads), total_(total), progress_(progress) {
+    for (Slot& slot : slots_) {
+      slot.pinned = PinnedBuffer<std::byte>(device, kPieceBytes);
+      slot.copy   = DeviceBuffer<std::byte>(device, kPieceBytes);
+      FATHOM_CUDA(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming));
+    }
+  }
+  ~Upload() {
+    (void)cudaStreamSynchronize(device_.stream());
+    for (Slot& slot : slots_) (void)cudaEventDestroy(slot.free);
+  }
+
+  Device& device() const { return device_; }
+  ThreadPool& threads() const { return threads_; }
+  StreamRef stream() const { return device_.stream(); }
+
+  // All parts, at most kPieceBytes with 256 bytes between them; `use` gets where each lies on the device, and
+  // enqueues what reads them there.
+  template <class F>
+  void send(std::initializer_list<std::span<const std::byte>> parts, F&& use) {
+    Slot& slot = slots_[next_++ % slots_.size()];
+    FATHOM_CUDA(cudaEventSynchronize(slot.free));
+    std::array<std::byte*, 2> places{};
+    FATHOM_EXPECT(parts.size() <= places.size(), "a piece has at most two parts");
+    int64_t end = 0;
+    size_t p    = 0;
+    for (const auto part : parts) {
+      const auto size   = static_cast<int64_t>(part.size());
+      std::byte* pinned = slot.pinned.data() + end;
+      FATHOM_EXPECT(end + size <= kPieceBytes, "a piece of weights is too large");
+      threads_.parallel_for(size, 1 << 16, [&](int64_t begin, int64_t until) {
+        std::memcpy(pinned + begin, part.data() + begin, static_cast<size_t>(until - begin));
+      });
+      places[p++] = slot.copy.data() + end;
+      end += (size + 255) / 256 * 256;
+      sent_ += size;
+    }
+    device_.enqueue_to_device(slot.copy.data(), slot.pinned.data(), std::min(end, kPieceBytes));
+    use(places);
+    FATHOM_CUDA(cudaEventRecord(slot.free, stream()));
+    if (progress_) progress_(sent_, total_);
+  }
+
+  // A matrix of the checkpoint to its packed rows from `first_row` on. Whole tiles of rows at a time.
+  void pack(View<const bf16, 2> w, RowOrder order, int64_t row_head_dim, int64_t column_head_dim,
+            int64_t first_row, const PackedMatrix& to, bf16* tiles) {
+    const int64_t columns = w.extent(1);
+    // Rows of one packed tile come from as many consecutive rows, or from one head.
+    const int64_t unit = order == RowOrder::rotary_pairs ? row_head_dim : kTile;
+    const int64_t rows = std::max<int64_t>(1, kPieceBytes / (columns * 2) / unit) * unit;
+    for (int64_t row = 0; row < w.extent(0); row += rows) {
+      const int64_t count = std::min(rows, w.extent(0) - row);
+      const View<const bf16, 2> piece(&w(row, 0), {count, columns});
+      send({bytes_of(piece)}, [&](const auto& at) {
+        const int64_t packed_row = first_row + row / unit * kTile;
+        bf16* to_tiles           = tiles + packed_row / kTile * (to.depth / kTile) * (kTile * kTile);
+        kernels::pack_matrix(View<const bf16, 2>(reinterpret_cast<bf16*>(at[0]), {count, columns}), order,
+                             row_head_dim, column_head_dim, to_tiles, stream());
+      });
+    }
+  }
+
+  void bias(View<const bf16, 2> bias, RowOrder order, int64_t head_dim, int64_t padded_rows, float* to) {
+    send({bytes_of(bias)}, [&](const auto& at) {
+      kernels::pack_bias(
+          View<const bf16, 2>(reinterpret_cast<bf16*>(at[0]), {bias.extent(0), bias.extent(1)}), order,
+          head_dim, padded_rows, to, stream());
+    });
+  }
+
+ private:
+  struct Slot {
+    PinnedBuffer<std::byte> pinned;
+    DeviceBuffer<std::byte> copy;
+    cudaEvent_t free = nullptr;
+  };
+
+  Device& device_;
+  ThreadPool& threads_;
+  const int64_t total_;
+  const std::function<void(int64_t, int64_t)>& progress_;
+  std::array<Slot, 3> slots_;
+  size_t next_  = 0;
+  int64_t sent_ = 0;
+};
+
+Status GpuWeights::check(const Config& c, const Weights& weights) {
+  const auto no = [](std::string what) {
+    return Error{"the GPU's kernels can't run this model: " + std::move(what)};
+  };
+  if (c.hidden_size % kTile != 0)
+    return no(fmt::format("hidden_size is {}, and must be a multiple of {}", c.hidden_size, kTile));
+  if (c.vocab_size % 4 != 0 || c.vocab_size > kernels::kMostTokens)
+    return no(fmt::format("vocab_size is {}, and must be a multiple of 4 and at most {}", c.vocab_size,
+                          kernels::kMostTokens));
+  if (c.hidden_size > 3072) return no(fmt::format("hidden_size is {}, and may be 3072", c.hidden_size));
+  if (c.num_attention_heads % (4 * c.num_key_value_heads) != 0)
+    return no(fmt::format("{} query heads share {} key-value heads, and 4 or 8 must share one",
+                          c.num_attention_heads, c.num_key_value_heads));
+  if (c.head_dim % 16 != 0 || c.head_dim > kHeadDim)
+    return no(fmt::format("head_dim is {}, and must be 16, 32, 48 or 64", c.head_dim));
+  if (c.num_attention_heads > 8 * c.num_key_value_heads)
+    return no(fmt::format("{} query heads share {} key-value heads, and at most 8 may share one",
+                          c.num_attention_heads, c.num_key_value_heads));
+  if (c.num_local_experts > 128 || c.num_experts_per_tok > 8)
+    return no(fmt::format("it has {} experts, {} a token, and may have 128 and 8", c.num_local_experts,
+                          c.num_experts_per_tok));
+  for (const LayerWeights& layer : weights.layers)
+    for (const ExpertMatrices* matrices : {&layer.mlp1, &layer.mlp2})
+      if (!std::holds_alternative<Mxfp4Matrices>(*matrices))
+        return no("its experts are in BF16; `fathom model quantize` writes them in MXFP4");
+  return Ok{};
+}
+
+int64_t GpuWeights::bytes(const Config& c) {
+  const int64_t H = c.hidden_size, I = c.intermediate_size, E = c.num_local_experts;
+  const int64_t heads = c.num_attention_heads * kHeadDim;
+  const int64_t layer = matrix_bytes(qkv_rows(c), H) + matrix_bytes(H, heads) +
+                        expert_bytes(E, 2 * padded(I), H) + expert_bytes(E, H, I) + 2 * E * H +
+                        4 * (2 * H + E + c.num_attention_heads);
+  return c.num_hidden_layers * layer + 2 * c.vocab_size * H + matrix_bytes(c.vocab_size, H) + 4 * H;
+}
+
+template <class T>
+T* GpuWeights::keep(int64_t size) {
+  return reinterpret_cast<T*>(memory_.emplace_back(device_, size * static_cast<int64_t>(sizeof(T))).data());
+}
+
+GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& device, ThreadPool& threads,
+                       const std::function<void(int64_t, int64_t)>& progress)
+    : device_(device), vocab_size_(config.vocab_size), hidden_(config.hidden_size) {
+  Upload upload(device, threads, footprint(config).checkpoint_bytes, progress);
+  const int64_t V = config.vocab_size, H = config.hidden_size, E = config.num_local_experts;
+
+  embedding_          = DeviceBuffer<bf16>(device, V * H);
+  const int64_t piece = Upload::kPieceBytes / (2 * H);
+  for (int64_t row = 0; row < V; row += piece) {
+    const int64_t rows = std::min(piece, V - row);
+    const auto part    = bytes_of(View<const bf16, 2>(&weights.embedding(row, 0), {rows, H}));
+    upload.send({part}, [&](const auto& at) {
+      FATHOM_CUDA(cudaMemcpyAsync(embedding_.data() + row * H, at[0], part.size(), cudaMemcpyDeviceToDevice,
+                                  upload.stream()));
+    });
+  }
+  unembedding_ = {.rows = padded(V), .depth = padded(H)};
+  auto* tiles  = keep<bf16>(unembedding_.rows * unembedding_.depth);
+  upload.pack(weights.unembedding, RowOrder::plain, 0, 0, 0, unembedding_, tiles);
+  unembedding_.tiles = tiles;
+  norm_              = floats(upload, weights.norm);
+
+  for (const LayerWeights& w : weights.layers) {
+    GpuLayerWeights layer{.attn_norm   = floats(upload, w.attn_norm),
+                          .qkv         = attention_in(upload, config, w),
+                          .sinks       = floats(upload, w.sinks),
+                          .out         = attention_out(upload, config, w),
+                          .mlp_norm    = floats(upload, w.mlp_norm),
+                          .router      = {},
+                          .router_bias = floats(upload, w.router_bias),
+                          .mlp1        = experts(upload, w.mlp1, w.mlp1_bias, RowOrder::gate_pairs),
+                          .mlp2        = experts(upload, w.mlp2, w.mlp2_bias, RowOrder::plain)};
+    auto* router = keep<bf16>(E * H);
+    device.to_device(router, w.router.data(), E * H * 2);
+    layer.router = View<const bf16, 2>(router, {E, H});
+    layers_.push_back(layer);
+  }
+}
+
+View<const float, 1> GpuWeights::floats(Upload& upload, const NormWeights& weights) {
+  return std::visit(
+      [&](const auto& w) {
+        std::vector<float> host(static_cast<size_t>(w.extent(0)));
+        for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(w(i));
+        auto* to = keep<float>(w.extent(0));
+        upload.device().to_device(to, host.data(), w.extent(0) * 4);
+        return View<const float, 1>(to, {w.extent(0)});
+      },
+      weights);
+}
+
+PackedMatrix GpuWeights::attention_in(Upload& upload, const Config& c, const LayerWeights& w) {
+  PackedMatrix packed{.rows = qkv_rows(c), .depth = padded(c.hidden_size)};
+  auto* tiles = keep<bf16>(packed.rows * packed.depth);
+  auto* bias  = keep<float>(packed.rows);
+  int64_t row = 0;
+  for (const auto& [matrix, its_bias] :
+       {std::pair{w.q, w.q_bias}, std::pair{w.k, w.k_bias}, std::pair{w.v, w.v_bias}}) {
+    const int64_t rows = matrix.extent(0) / c.head_dim * kHeadDim;
+    upload.pack(matrix, RowOrder::rotary_pairs, c.head_dim, 0, row, packed, tiles);
+    upload.bias(View<const bf16, 2>(its_bias.data(), {1, its_bias.extent(0)}), RowOrder::rotary_pairs,
+                c.head_dim, rows, bias + row);
+    row += rows;
+  }
+  packed.tiles = tiles;
+  packed.bias  = bias;
+  return packed;
+}
+
+PackedMatrix GpuWeights::attention_out(Upload& upload, const Config& c, const LayerWeights& w) {
+  PackedMatrix packed{.rows = padded(c.hidden_size), .depth = c.num_attention_heads * kHeadDim};
+  auto* tiles = keep<bf16>(packed.rows * packed.depth);
+  auto* bias  = keep<float>(packed.rows);
+  upload.pack(w.out, RowOrder::plain, 0, c.head_dim, 0, packed, tiles);
+  upload.bias(View<const bf16, 2>(w.out_bias.data(), {1, w.out_bias.extent(0)}), RowOrder::plain, 0,
+              packed.rows, bias);
+  packed.tiles = tiles;
+  packed.bias  = bias;
+  return packed;
+}
+
+PackedExperts GpuWeights::experts(Upload& upload, const ExpertMatrices& matrices,
+                                  const View<const bf16, 2>& bias, RowOrder order) {
+  const auto& w   = std::get<Mxfp4Matrices>(matrices);
+  const int64_t E = w.blocks.extent(0), out = w.blocks.extent(1), groups = w.blocks.extent(2);
+  // The gated units are the columns of the second matrix, padding and all.
+  PackedExperts packed{.experts = E,
+                       .rows    = order == RowOrder::gate_pairs ? 2 * padded(out / 2) : padded(out),
+                       .depth   = padded(groups * 32)};
+  const int exponent        = kernels::exponent_of(largest_code(w.scales, upload.threads()));
+  const int64_t tiles_bytes = packed.tiles_of_one() * PackedExperts::kTileBytes;
+  const int64_t scale_bytes = packed.tiles_of_one() * PackedExperts::kScaleBytes;
+  auto* tiles               = keep<uint8_t>(E * tiles_bytes);
+  auto* scales              = keep<uint8_t>(E * scale_bytes);
+  auto* packed_bias         = keep<float>(E * packed.rows);
+  const int64_t a_piece =
+      std::clamp<int64_t>((Upload::kPieceBytes - 4096) / (out * groups * 17), 1, E);  // experts
+  for (int64_t e = 0; e < E; e += a_piece) {
+    const int64_t n = std::min(a_piece, E - e);
+    const View<const uint8_t, 4> blocks(&w.blocks(e, 0, 0, 0), {n, out, groups, 16});
+    const View<const uint8_t, 3> codes(&w.scales(e, 0, 0), {n, out, groups});
+    upload.send({bytes_of(blocks), bytes_of(codes)}, [&](const auto& at) {
+      kernels::pack_experts(View<const uint8_t, 4>(reinterpret_cast<uint8_t*>(at[0]), {n, out, groups, 16}),
+                            View<const uint8_t, 3>(reinterpret_cast<uint8_t*>(at[1]), {n, out, groups}),
+                            order, exponent, tiles + e * tiles_bytes, scales + e * scale_bytes,
+                            upload.stream());
+    });
+  }
+  upload.bias(bias, order, 0, packed.rows, packed_bias);
+  packed.tiles  = tiles;
+  packed.scales = scales;
+  packed.bias   = packed_bias;
+  packed.times  = std::ldexp(1.0f, exponent);
+  return packed;
+}
+
+}  // namespace fathom::model

@@ -174,7 +174,7 @@ template <class Layer, bool kWhole, int kParts, int kTiles, int kStages, int kBl
 __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Layer layer) {
   constexpr int kTileBytes = PackedExperts::kTileBytes, kScaleBytes = PackedExperts::kScaleBytes;
-  extern __shared__ uint4 memory[];
+  extern __shared__ __align__(128) uint4 memory[];
   auto& shared   = *reinterpret_cast<Shared<kParts, kTiles>*>(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int across = static_cast<int>(w.depth / kTile), groups = static_cast<int>(w.rows / 16);
@@ -379,7 +379,7 @@ void experts_up_few(View<const bf16, 2> x, View<const int32_t, 2> experts, const
   FATHOM_EXPECT(x.extent(0) == experts.extent(0) && a.extent(0) == experts.size() &&
                     a.extent(1) == w1.rows / 2 && a.contiguous(),
                 "experts_up_few: x is [T, H], a [T top_k, units], contiguous");
-  launch<15, 3, 2, 2>(
+  launch<9, 5, 2, 2>(
       x, experts, w1,
       Up{.top_k = static_cast<int>(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()},
       stream);
@@ -390,7 +390,7 @@ void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, Vie
   FATHOM_EXPECT(a.extent(0) == experts.size() && weights.size() == experts.size() && weights.contiguous() &&
                     slots.extent(0) == experts.size() && slots.contiguous() && slots.extent(1) <= w2.rows,
                 "experts_down_few: a and slots have T top_k rows, weights are [T, top_k], contiguous");
-  launch<15, 3, 2, 2>(a, experts, w2,
+  launch<9, 5, 2, 2>(a, experts, w2,
                       Down{.weights = weights.data(), .slots = slots.data(), .hidden = slots.extent(1)},
                       stream);
 }

@@ -139,11 +139,10 @@ void launch_for_rows(View<const bf16, 2> x, const ExpertRows& rows, const Packed
       "experts of many rows: first is [E + 1], E up to 128, slot as many as rows of at most w.depth columns");
   if (x.extent(0) == 0) return;
   const int64_t twice = 2 * x.extent(0);
-  if (twice <= 16 * w.experts) return launch_experts<Shape<16, 1, 3, 5, 2>>(x, rows, w, stores, stream);
-  if (twice <= 32 * w.experts) return launch_experts<Shape<32, 1, 3, 4, 2>>(x, rows, w, stores, stream);
-  if (twice <= 64 * w.experts) return launch_experts<Shape<64, 2, 3, 4, 1>>(x, rows, w, stores, stream);
-  if (twice <= 1024 * w.experts) return launch_experts<Shape<128, 2, 2, 4, 1>>(x, rows, w, stores, stream);
-  launch_experts<Shape<256, 1, 1, 5, 1>>(x, rows, w, stores, stream);
+  if (twice <= 16 * w.experts) return launch_experts<Shape<16, 2, 1, 3, 5, 2>>(x, rows, w, stores, stream);
+  if (twice <= 32 * w.experts) return launch_experts<Shape<32, 2, 1, 3, 4, 2>>(x, rows, w, stores, stream);
+  if (twice <= 64 * w.experts) return launch_experts<Shape<64, 2, 2, 3, 4, 1>>(x, rows, w, stores, stream);
+  launch_experts<Shape<128, 2, 2, 2, 4, 1>>(x, rows, w, stores, stream);
 }
 
 }  // namespace

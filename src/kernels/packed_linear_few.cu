@@ -4,11 +4,10 @@
 // bytes   2 N K of weights once, whatever T
 // limit   memory bandwidth. A multiprocessor needs some 30 KB under way all the time to get its share.
 // idea    Warps take strips: 16 packed rows, 32 columns, of which a lane's part are two loads of 16 bytes.
-// Each
-//         warp has several strips on the way, the first of them before the kernel in front of this one has
-//         ended. x lies in shared memory, its rows apart by 16 bytes modulo 128, so that ldmatrix meets no
-//         bank conflicts. K is split over warps; whoever adds up their sums does it in the order of columns,
-//         so that a row's result depends on nothing but it and the weights.
+//         Each warp has several strips on the way, the first of them before the kernel in front of this one
+//         has ended. x lies in shared memory, its rows apart by 16 bytes modulo 128, so that ldmatrix meets
+//         no bank conflicts. K is split over warps; whoever adds up their sums does it in the same order
+//         always, so that a row's result depends on nothing but it and the weights.
 //
 // There are two ways to divide the work. A tall matrix (the unembedding) has enough rows to give each block
 // 64 of them and all of K. Where that made too few blocks, and each would wait for all of x, a cluster of 8
@@ -35,7 +34,7 @@ struct Product {
   const bf16* tiles;
   int tile_rows, depth;
 
-  // A lane's part of a strip of the first of the 16 rows `group` of a row of tiles.
+  // Where a lane's part of a strip begins, of group `group` of a row of tiles.
   __device__ const uint8_t* strip(int tile_row, int group, int strip, int lane) const {
     const int64_t tile = int64_t{tile_row} * (depth / kTile) + strip / 2;
     return reinterpret_cast<const uint8_t*>(tiles) + tile * PackedMatrix::kTileBytes + group * kGroupBytes +
@@ -74,7 +73,7 @@ class SharedRows {
     }
     ptx::cp_async_commit();
     ptx::cp_async_wait<0>();
-    __syncthreads();
+    __syncthreads();  // all threads' pieces are there
   }
 
   // What a lane gives ldmatrix for strip `strip`. Columns of the product behind the last have its numbers,
@@ -221,14 +220,15 @@ __global__ void __launch_bounds__(kThreads, 2) split_kernel(Product product, int
 #pragma unroll
   for (int a = 0; a < kAhead; ++a) load_next(weights[a]);
 
-  ptx::let_next_begin();  // its first strips come while we end
+  // Now, not behind our last loads: each multiprocessor has room for more blocks than ours, and the next
+  // kernel's first strips come while we add up and end (measured: a tenth of the time).
+  ptx::let_next_begin();
   ptx::wait_for_previous();
   const SharedRows x(shared, strips * (kStrip / 8));
   x.load<kThreads>(product, first * kStrip, thread);
   ptx::cluster_wait();  // the others' barriers can be used
 
-  // [groups to store][kSenders][kSums]. All blocks have it at the same place, whatever their number of
-  // strips.
+  // [groups to store][kSenders][kSums], at the same place in all blocks, whatever their number of strips.
   float4* inbox =
       reinterpret_cast<float4*>(shared + shared_bytes_of_x(product.rows, (all / kBlocks + 1) * kStrip) / 16);
   const int sender        = block * kParts + part;
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, 2) split_kernel(Product product, int
     }
   }
 
-  ptx::mbarrier_wait(&received, 0);
+  ptx::mbarrier_wait(&received, 0);  // all sums of our groups are there; nobody sends more, so we may leave
   for (int i = thread; i < mine * 2 * kSums; i += kThreads) {
     const int g = i / (2 * kSums), l = i % kSums, odd = i / kSums % 2, t = l % 4 * 2 + odd;
     if (t >= product.rows) continue;

@@ -99,7 +99,7 @@ void launch_dense(View<const bf16, 2> x, const PackedMatrix& w, const Store& sto
 // blocks better.
 bool large_items(int64_t groups, int64_t rows) {
   const auto rounds = [&](int64_t columns) {
-    const int64_t items = (groups + kWarpgroups - 1) / kWarpgroups * ((rows + columns - 1) / columns);
+    const int64_t items = (groups + 1) / 2 * ((rows + columns - 1) / columns);
     return (items + multiprocessors() - 1) / multiprocessors() * columns;
   };
   return rounds(256) <= rounds(128);
@@ -110,17 +110,17 @@ void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& 
   const int64_t rows = x.extent(0);
   FATHOM_EXPECT(x.extent(1) == w.depth, "products of many rows: x is [T, padded depth of the weights]");
   if (rows == 0) return;
-  if (rows <= 16) return launch_dense<Shape<16, 1, 1, 6, 2>>(x, w, store, stream);
-  if (rows <= 32) return launch_dense<Shape<32, 1, 1, 11, 1>>(x, w, store, stream);
+  if (rows <= 16) return launch_dense<Shape<16, 2, 1, 1, 6, 2>>(x, w, store, stream);
+  if (rows <= 32) return launch_dense<Shape<32, 2, 1, 1, 11, 1>>(x, w, store, stream);
   if (rows <= 64) {
     // Larger items read less of x, if there are enough of them, in their largest number of parts.
     if (w.rows / kTile / 4 * kMostParts >= multiprocessors())
-      return launch_dense<Shape<64, 2, 1, 5, 1>>(x, w, store, stream);
-    return launch_dense<Shape<64, 1, 1, 9, 1>>(x, w, store, stream);
+      return launch_dense<Shape<64, 2, 2, 1, 5, 1>>(x, w, store, stream);
+    return launch_dense<Shape<64, 2, 1, 1, 9, 1>>(x, w, store, stream);
   }
   if (rows <= 128 || !large_items(w.rows / kTile, rows))
-    return launch_dense<Shape<128, 1, 1, 7, 1>>(x, w, store, stream);
-  launch_dense<Shape<256, 1, 1, 4, 1>>(x, w, store, stream);
+    return launch_dense<Shape<128, 2, 1, 1, 7, 1>>(x, w, store, stream);
+  launch_dense<Shape<256, 2, 1, 1, 4, 1>>(x, w, store, stream);
 }
 
 template <bool kAdd>

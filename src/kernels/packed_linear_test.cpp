@@ -381,6 +381,26 @@ TEST_F(Packed, FewRowsOfHeadsAreTurnedAndStored) {
     }
 }
 
+TEST_F(Packed, AnyNumberOfRowsFindsItsWay) {
+  const Product p(9, 200, 256, RowOrder::plain, 0, random);
+  for (const int64_t T : {0, 8, 9}) {
+    const OnDevice y(std::vector<float>(at(9 * 200), kNan));
+    project(p.x_view(0, T), p.matrix(), {y.data(), {T, 200}}, device->stream());
+    device->synchronize();
+    const std::vector<float> got = y.read();
+    for (int64_t t = 0; t < 9; ++t)
+      for (int64_t n = 0; n < 200; ++n) {
+        const float value = got[at(t * 200 + n)];
+        if (t >= T) {
+          ASSERT_TRUE(std::isnan(value)) << "T " << T << ", row " << t;
+          continue;
+        }
+        const Product::Sum sum = p.sum(t, n);
+        ASSERT_NEAR(value, sum.value, sum.error) << "T " << T << ", row " << t << ", output " << n;
+      }
+  }
+}
+
 TEST_F(Packed, BrokenContractsAreRefused) {
   const Product p(2, 100, 128, RowOrder::plain, 0, random);
   const OnDevice y(std::vector<float>(1000, kNan));

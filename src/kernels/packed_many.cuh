@@ -1,12 +1,13 @@
 // D = W x^T for packed weights W (kernels/packed_weights.h) and many rows of x: the main loop that dense
 // products (packed_linear_many.cu) and experts (packed_experts_many.cu) share.
 //
-// A block makes items: some 64-row groups of W times up to kColumns rows of x. Two warps load, and two
-// warpgroups multiply, each its own groups. Stages of a ring go from one to the others: `full` when a stage's
-// bytes are there, `empty` when the eight warps are done with it. Weights come as they lie in memory (tiles
-// of a group follow one another along K), rows of x in boxes of 64 columns with the 128-byte swizzle. wgmma
-// takes weights from registers and x from shared memory: a tile of 64 x 64 is four products of 16 columns.
-// While the products of one tile are under way, their warpgroup loads, and unpacks, its next tile.
+// A block makes items: some 64-row groups of W times up to kColumns rows of x. Two warps load, and two to
+// four warpgroups multiply, each its own groups. Stages of a ring go from one to the others: `full` when a
+// stage's bytes are there, `empty` when all warps that multiply are done with it. Weights come as they lie in
+// memory (tiles of a group follow one another along K), rows of x in boxes of 64 columns with the 128-byte
+// swizzle. wgmma takes weights from registers and x from shared memory: a tile of 64 x 64 is four products of
+// 16 columns. While the products of one tile are under way, their warpgroup loads, and unpacks, its next
+// tile.
 //
 // flops   2 of a weight and a row of x, for all kColumns rows even where fewer are there
 // limit   few rows: bytes of weights; many: tensor cores, as long as x and W come from L2 in time: 48 KiB
@@ -27,23 +28,29 @@
 
 namespace fathom::kernels::many {
 
-inline constexpr int kWarpgroups = 2;                        // that multiply
-inline constexpr int kConsumers  = 128 * kWarpgroups;        // their threads
-inline constexpr int kMostParts  = 8;                        // blocks of a cluster that every GPU takes
-inline constexpr int kStep       = static_cast<int>(kTile);  // columns of a tile
+inline constexpr int kMostParts = 8;                        // blocks of a cluster that every GPU takes
+inline constexpr int kStep      = static_cast<int>(kTile);  // columns of a tile
 
 // kColumns      rows of x in an item, at most; N of wgmma
-// kGroupsEach   64-row groups of W for each warpgroup, which has 64 kColumns / 128 sums of each in registers
+// kWarpgroups   that multiply
+// kGroupsEach   64-row groups of W for each of them, which has 64 kColumns / 128 sums of each in registers
 // kDepth        tiles along K in a stage
 // kBlocks       blocks of a multiprocessor
-template <int kColumnsOf, int kGroupsEachOf, int kDepthOf, int kStagesOf, int kBlocksOf>
+template <int kColumnsOf, int kWarpgroupsOf, int kGroupsEachOf, int kDepthOf, int kStagesOf, int kBlocksOf>
 struct Shape {
-  static constexpr int kColumns = kColumnsOf, kGroupsEach = kGroupsEachOf, kDepth = kDepthOf,
-                       kStages = kStagesOf, kBlocks = kBlocksOf;
+  static constexpr int kColumns = kColumnsOf, kWarpgroups = kWarpgroupsOf, kGroupsEach = kGroupsEachOf,
+                       kDepth = kDepthOf, kStages = kStagesOf, kBlocks = kBlocksOf;
 
-  static constexpr int kGroups = kGroupsEach * kWarpgroups;
-  // The two warps that load are the first of a warpgroup where registers go from that to the others.
-  static constexpr int kThreads   = kConsumers + (kBlocks == 1 ? 128 : 64);
+  static constexpr int kGroups    = kGroupsEach * kWarpgroups;
+  static constexpr int kConsumers = 128 * kWarpgroups;  // threads that multiply
+  // The two warps that load are the first of a warpgroup where registers go from that to the others: of the
+  // 65536 / threads that each has at first.
+  static constexpr bool kMoveRegisters = kBlocks == 1;
+  static constexpr int kThreads        = kConsumers + (kMoveRegisters ? 128 : 64);
+  static constexpr int kLoadRegisters = 56, kRegisters = kWarpgroups == 2   ? 224
+                                                         : kWarpgroups == 3 ? 152
+                                                                            : 104;
+
   static constexpr int kBoxRows   = kColumns <= 64 ? 16 : kColumns / 2;  // boxes without a row are not loaded
   static constexpr int kBoxBytes  = kBoxRows * kStep * 2;
   static constexpr int kSlabBytes = kColumns * kStep * 2;  // x of one tile
@@ -206,7 +213,7 @@ __device__ void multiply_item(const Item& item, const Ring<S, Tiles>& ring, Turn
   uint32_t a[kSets][4][4];
   // Starts the products of tile `i` of a stage for group m, with fragments in a[set].
   const auto start = [&](int k, int i, int m, int set) {
-    const int from = turn.stage * S::kGroups * S::kDepth + m * kWarpgroups * S::kDepth + i;  // in tiles
+    const int from = turn.stage * S::kGroups * S::kDepth + m * S::kWarpgroups * S::kDepth + i;  // in tiles
     Tiles::fragments(weights + from * Tiles::kTileBytes, scales + from * Tiles::kScaleBytes, a[set]);
     const uint64_t b = ptx::bytes_on(x, turn.stage * Ring<S, Tiles>::kXBytes + i * S::kSlabBytes);
     ptx::wgmma_fence();
@@ -295,7 +302,7 @@ __device__ void store_columns(const Item& item, int group, int j, const float4 (
 template <class S, class Store>
 __device__ void store_sums(const Item& item, int group, const float (&d)[S::kColumns / 2],
                            const Store& store) {
-  constexpr int kAtOnce = S::kBlocks == 1 && S::kColumns <= 128 ? 4 : 2;
+  constexpr int kAtOnce = S::kWarpgroups == 2 && S::kBlocks == 1 && S::kColumns <= 128 ? 4 : 2;
 #pragma unroll
   for (int j = 0; j < S::kColumns / 8; j += kAtOnce) {
     if (8 * j >= item.rows) break;
@@ -324,17 +331,17 @@ __device__ void add_up(const Item& item, const Ring<S, Tiles>& ring, int rank, i
   const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128;
   const auto at = [&](int group, int j) { return ((group * kEights + j) * 128 + thread) * 16; };
 
-  ptx::named_barrier(1, kConsumers);  // nobody reads the ring any more
+  ptx::named_barrier(1, S::kConsumers);  // nobody reads the ring any more
 #pragma unroll
   for (int m = 0; m < S::kGroupsEach; ++m)
 #pragma unroll
     for (int j = 0; j < kEights; ++j)
-      *reinterpret_cast<float4*>(ring.memory + at(warpgroup + m * kWarpgroups, j)) =
+      *reinterpret_cast<float4*>(ring.memory + at(warpgroup + m * S::kWarpgroups, j)) =
           make_float4(d[m][4 * j], d[m][4 * j + 1], d[m][4 * j + 2], d[m][4 * j + 3]);
   meet_blocks();  // every block's sums are in its shared memory
 
   const uint32_t memory = ptx::shared_address(ring.memory);
-  for (int group = warpgroup; group < item.groups; group += kWarpgroups)
+  for (int group = warpgroup; group < item.groups; group += S::kWarpgroups)
     for (int j = rank; 8 * j < item.rows; j += size) {
       float4 of[kMostParts], sum[1] = {};
 #pragma unroll
@@ -360,26 +367,26 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   __shared__ uint64_t full[S::kStages], empty[S::kStages];
   __shared__ typename Work::Shared shared;
   const Ring<S, Tiles> ring{memory, full, empty};
-  const bool loads = threadIdx.x >= kConsumers;
+  const bool loads = threadIdx.x >= S::kConsumers;
 
   if (threadIdx.x == 0) {
     ptx::prefetch_tensor_map(&x);
     for (int s = 0; s < S::kStages; ++s) {
       ptx::mbarrier_init(&full[s], 2);  // both warps that load
-      ptx::mbarrier_init(&empty[s], kConsumers / 32);
+      ptx::mbarrier_init(&empty[s], S::kConsumers / 32);
     }
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();  // the copy engine sees the barriers as they are now
   }
-  const bool loads_weights = static_cast<int>(threadIdx.x) / 32 == kConsumers / 32;
+  const bool loads_weights = static_cast<int>(threadIdx.x) / 32 == S::kConsumers / 32;
   if (!Work::kKnown || !loads_weights) ptx::wait_for_previous();
   work.begin(shared);
   __syncthreads();  // barriers, and what `work` has in shared memory, are ready
 
   if (loads) {
-    if constexpr (S::kBlocks == 1) ptx::give_registers<56>();
+    if constexpr (S::kMoveRegisters) ptx::give_registers<S::kLoadRegisters>();
     if (loads_weights) load_weights(tiles, work, ring);
-    if (static_cast<int>(threadIdx.x) / 32 == kConsumers / 32 + 1) {
+    if (static_cast<int>(threadIdx.x) / 32 == S::kConsumers / 32 + 1) {
       load_x(x, work, ring);
       __syncwarp();
       ptx::let_next_begin();
@@ -390,7 +397,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       meet_blocks();
     }
   } else {
-    if constexpr (S::kBlocks == 1) ptx::take_registers<224>();
+    if constexpr (S::kMoveRegisters) ptx::take_registers<S::kRegisters>();
     float d[S::kGroupsEach][S::kColumns / 2];
     Turn<S::kStages> turn;
     for (int i = work.first(); i < work.count(); i += work.step()) {
@@ -408,7 +415,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       if (idle) continue;
 #pragma unroll
       for (int m = 0; m < S::kGroupsEach; ++m) {
-        const int group = threadIdx.x / 128 + m * kWarpgroups;
+        const int group = threadIdx.x / 128 + m * S::kWarpgroups;
         if (group >= item.groups) break;
         store_sums<S>(item, group, d[m], store);
       }

@@ -17,8 +17,10 @@ namespace fathom::kernels {
 // cache. Query head h reads key-value head h / (Hq / Hkv); Hq / Hkv <= 8. `scale` > 0 multiplies products q
 // k; sinks [Hq] are scores as they are. out [T, Hq, 64]; rows of padding become zero.
 //
-// `longest` >= position + 1 of every row: with T, heads and window it decides into how many pieces a row's
-// positions are cut, and that alone: the row's bits depend on nothing else.
+// `longest` >= position + 1 of every row. With T, heads and window it decides into how many pieces a row's
+// positions are cut, and a row's bits depend on nothing else. Far too large a bound costs: blocks that find
+// nothing to do. What lies in the cache behind a row's position or before its window may be anything, NaN
+// too.
 //
 // It begins before its predecessor in a chain of launches ends (core/launch.cuh). So `rows` must have been
 // written before that predecessor, and so must the cache but for the last T positions of each row: T rows of

@@ -1,12 +1,10 @@
-// out(t, h) = sum_j p(j) v(j) / (exp(sink(h)) + sum_j p(j)),  p(j) = exp(scale q(t, h) . k(j)), for few rows
-// t
+// out(t, h) = sum_j p(j) v(j) / (exp(sink(h)) + sum_j p(j)),  p(j) = exp(scale q(t, h) . k(j)); few rows t
 //
 // bytes   256 Hkv for each position in reach of a row (keys and values in bf16), read once for a group of
 //         query heads; rows of one sequence meet in L2
 // flops   4 x 64 x 8 Hkv for each: 8 heads are the columns of a product, whether the group fills them or not
 // limit   DRAM bandwidth; a window or a short context: latency
-// idea    S^T = K Q^T has 16 keys as rows and the group as its 8 columns, so K comes from its tile by
-// ldmatrix,
+// idea    S^T = K Q^T has 16 keys as rows and the group as its 8 columns: K comes from its tile by ldmatrix,
 //         Q stays in registers, and P is O^T = V^T P^T's second operand once its 8 x 8 blocks are transposed
 //         in registers. A warp works for itself: every kWarps-th run of kKeys positions is its own, the copy
 //         engine fetches the next ones into its own ring, nothing but its own maximum and sums to carry on.
@@ -45,6 +43,7 @@ struct Attend {
   PagedRows rows;
   bf16* out;
   int query_heads, group;
+  int least;  // runs of a block, before another one helps it
 };
 
 // What blocks store into the cluster's first.
@@ -187,7 +186,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
   const float sink      = merged_head < o.group ? o.sinks[head * o.group + merged_head] * kLog2E : 0;
   const int first       = o.window > 0 ? max(0, position - o.window + 1) : 0;
   const int runs        = position / S::kKeys + 1 - first / S::kKeys;
-  const int of_split    = max(S::kWarps, (runs + splits - 1) / splits);
+  const int of_split    = max(o.least, (runs + splits - 1) / splits);
   const int used        = (runs + of_split - 1) / of_split;
   if (split >= used) return;
   const int begin = first / S::kKeys + split * of_split + warp;  // of this warp: every kWarps-th run
@@ -313,35 +312,38 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
                                                 pack(row.out.z * times, row.out.w * times)};
 }
 
-// Into how many blocks a row and head is cut: as many as have a multiprocessor each, as far as a block still
-// has a run for each of its warps. A power of two.
-template <class S>
-int splits_for(int64_t rows_and_heads, int64_t reach) {
-  int splits = 1;
-  while (splits < kCluster && splits * 2 * S::kWarps * S::kKeys <= reach &&
-         splits * 2 * rows_and_heads <= multiprocessors())
-    splits *= 2;
-  return splits;
-}
+// Few rows and heads have a multiprocessor each; of many, several share one, and some copy while others
+// multiply.
+using Alone  = Shape<8, 32, 2, 1>;
+using Shared = Shape<4, 32, 2, 3>;
 
+// A row and head, `reach` positions, is cut into a power of two blocks. While those of all rows are at most
+// half the multiprocessors (more gain nothing: clusters get into each other's way), it takes no more than a
+// run for each of a block's warps; beyond that 1024 positions for each warp, some 20 us, so that a long row
+// does not keep a batch of short ones waiting.
 template <class S>
-void launch(const Attend& o, int64_t kv_heads, int64_t count, int splits, StreamRef stream) {
+void launch(Attend o, int64_t kv_heads, int64_t count, int64_t reach, StreamRef stream) {
+  const auto least = [&](int splits) {
+    return S::kWarps * (2 * splits * count * kv_heads <= multiprocessors() ? 1 : 1024 / S::kKeys);
+  };
+  int splits = 1;
+  while (splits < kCluster && int64_t{2} * splits * least(2 * splits) * S::kKeys <= reach) splits *= 2;
+  o.least = least(splits);
+
   static const bool allowed = (allow_shared_memory(attend_few_kernel<S>, S::shared_bytes(kCluster)), true);
   static_cast<void>(allowed);
-  launch_chained(
-      attend_few_kernel<S>,
-      dim3(static_cast<unsigned>(splits), static_cast<unsigned>(kv_heads), static_cast<unsigned>(count)),
-      dim3(S::kThreads), static_cast<size_t>(S::shared_bytes(splits)), splits, stream, o);
+  const dim3 grid(static_cast<unsigned>(splits), static_cast<unsigned>(kv_heads),
+                  static_cast<unsigned>(count));
+  launch_chained(attend_few_kernel<S>, grid, dim3(S::kThreads), static_cast<size_t>(S::shared_bytes(splits)),
+                 splits, stream, o);
 }
-
-using Chosen = Shape<4, 32, 2, 3>;
 
 }  // namespace
 
 void attend_few(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> sinks, float scale,
                 int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out, StreamRef stream) {
   const int64_t count = q.extent(0), heads = q.extent(1);
-  FATHOM_EXPECT(kv.heads > 0 && heads % kv.heads == 0 && heads / kv.heads <= kGroup,
+  FATHOM_EXPECT(kv.heads > 0 && heads >= kv.heads && heads % kv.heads == 0 && heads / kv.heads <= kGroup,
                 "attend_few: query heads must be 1 to 8 times the key-value heads");
   FATHOM_EXPECT(q.extent(2) == kDims && q.contiguous() && out.contiguous() && out.extent(0) == count &&
                     out.extent(1) == heads && out.extent(2) == kDims,
@@ -354,17 +356,22 @@ void attend_few(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> s
                 "attend_few: pages must reach as far as the longest row");
   FATHOM_EXPECT(count <= 65535, "attend_few: too many rows for its grid");
   if (count == 0) return;
-  const Attend o      = {q.data(),
-                         kv,
-                         sinks.data(),
-                         scale * kLog2E,
-                         static_cast<int>(window),
-                         rows,
-                         out.data(),
-                         static_cast<int>(heads),
-                         static_cast<int>(heads / kv.heads)};
+  Attend o      = {};
+  o.q           = q.data();
+  o.kv          = kv;
+  o.sinks       = sinks.data();
+  o.scale       = scale * kLog2E;
+  o.window      = static_cast<int>(window);
+  o.rows        = rows;
+  o.out         = out.data();
+  o.query_heads = static_cast<int>(heads);
+  o.group       = static_cast<int>(heads / kv.heads);
+
   const int64_t reach = window > 0 ? std::min(window, longest) : longest;
-  launch<Chosen>(o, kv.heads, count, splits_for<Chosen>(count * kv.heads, reach), stream);
+  if (count * kv.heads <= multiprocessors() && reach > Alone::kWarps * Alone::kKeys)
+    launch<Alone>(o, kv.heads, count, reach, stream);
+  else
+    launch<Shared>(o, kv.heads, count, reach, stream);
 }
 
 }  // namespace fathom::kernels

@@ -295,6 +295,13 @@ TEST_F(AttendFew, ShortRowsInALongBatch) {
   check({.sequences = decoding({1, 700, 5}), .kv_heads = 1, .longest = 30000});
 }
 
+TEST_F(AttendFew, LongRowsAmongManyShortOnes) {
+  std::vector<int64_t> lengths(30, 100);
+  lengths[7]  = 9001;
+  lengths[20] = 16384;
+  check({.sequences = decoding(lengths), .group = 1, .kv_heads = 8});
+}
+
 TEST_F(AttendFew, ManyRows) {
   std::vector<int64_t> lengths(200);
   for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<int64_t>(i * 37 % 331 + 1);

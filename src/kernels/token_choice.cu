@@ -30,7 +30,6 @@ constexpr int kBlocks  = 8;  // of a cluster
 constexpr int kWarps   = 16;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kLoads   = 7;  // vectors that a lane has on their way
-constexpr int kBrought = 4;  // the same, where there are sums to be held
 constexpr int kParts   = 8;  // of an interval
 
 // Tokens with a logit from some value on: how many, and their weights, of which the likeliest token's is 1.
@@ -43,11 +42,40 @@ struct alignas(8) TotalOfWarp {
   int count    = 0;
 };
 
+// Totals of parts: lane j those of part j, of logits from `first` on.
+struct Parts {
+  float first;
+  Total of_row;
+  TotalOfWarp of_warp;
+};
+
+// Where the logit is sought from which on tokens may come: [floor, end), and what there is from either on. In
+// shared memory, for want of registers: all lanes of a warp write the same.
+struct Interval {
+  float floor = 0, end = 0;
+  Total from_floor = {}, from_end = {};
+  TotalOfWarp warp_from_end = {};
+
+  // To the last of its parts from which on there is at least that, or else the first.
+  __device__ void narrow(const Parts& parts, const Total& least) {
+    const bool enough = parts.of_row.count >= least.count && parts.of_row.weight >= least.weight;
+    const int part    = 31 - __clz(static_cast<int>(__ballot_sync(~0u, enough) % (1 << kParts) | 1));
+    const auto of     = [](auto value, int lane) { return __shfl_sync(~0u, value, lane); };
+    floor             = of(parts.first, part);
+    from_floor        = {of(parts.of_row.weight, part), of(parts.of_row.count, part)};
+    if (part + 1 == kParts) return;
+    end           = of(parts.first, part + 1);
+    from_end      = {of(parts.of_row.weight, part + 1), of(parts.of_row.count, part + 1)};
+    warp_from_end = {of(parts.of_warp.weight, part + 1), of(parts.of_warp.count, part + 1)};
+  }
+};
+
 struct Shared {
   Total of_blocks[2][kBlocks][kParts];  // of two exchanges, by turns
   TotalOfWarp of_warps[2][kWarps][kParts];
   uint64_t here[2];  // completed by the exchange's stores
   uint64_t bests[kWarps];
+  Interval sought[kWarps];
   TokenRule rule;
 };
 
@@ -146,22 +174,37 @@ struct Row {
   __device__ TotalOfWarp of_warp(int w) const { return shared.of_warps[(turn - 1) & 1][w][0]; }
 };
 
-// Totals of parts: lane j those of part j, of logits from `first` on.
-struct Parts {
-  float first;
-  Total of_row;
-  TotalOfWarp of_warp;
-};
-
-// Adds up what lanes have of kParts parts, over the warp and over the row.
-__device__ Parts parts_of(Row& row, float first, const TotalOfWarp (&of_lane)[kParts], TotalOfWarp more) {
+// Of the first logits in shared memory, and `more` of the warp's, lane j asks for those from its `first` on;
+// lanes are alike by 8. Halves of the warp add up half of the parts each: there are registers for no more.
+__device__ Parts totals(Row& row, int logits, float first, TotalOfWarp more) {
+  constexpr int kHalf = 16, kOwn = kParts / 2;
+  float from[kOwn];
+  TotalOfWarp own[kOwn];
+#pragma unroll
+  for (int j = 0; j < kOwn; ++j) from[j] = __shfl_sync(~0u, first, lane() / kHalf * kOwn + j);
+  for (int i = lane() % kHalf; i < logits; i += kHalf) {
+    const float logit = row.slice[i], w = row.weight(logit);
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j)
+      if (logit >= from[j]) {
+        own[j].weight += w;
+        ++own[j].count;
+      }
+  }
   Parts parts{.first = first};
 #pragma unroll
-  for (int j = 0; j < kParts; ++j) {
-    const float weight = over_warp(of_lane[j].weight);
-    const int count    = __reduce_add_sync(~0u, of_lane[j].count);
-    if (lane() == j) parts.of_warp = {weight + more.weight, count + more.count};
+  for (int j = 0; j < kOwn; ++j) {
+#pragma unroll
+    for (int other = kHalf / 2; other > 0; other /= 2) {
+      own[j].weight += __shfl_xor_sync(~0u, own[j].weight, other);
+      own[j].count += __shfl_xor_sync(~0u, own[j].count, other);
+    }
   }
+  static_assert(kOwn == 4);
+  parts.of_warp          = lane() & 2 ? (lane() & 1 ? own[3] : own[2]) : (lane() & 1 ? own[1] : own[0]);
+  const int holder       = lane() % kParts / kOwn * kHalf + lane() % kOwn;
+  parts.of_warp          = {__shfl_sync(~0u, parts.of_warp.weight, holder) + more.weight,
+                            __shfl_sync(~0u, parts.of_warp.count, holder) + more.count};
   const Total* of_blocks = row.meet(kParts, parts.of_warp);
 #pragma unroll 2
   for (int b = 0; b < kBlocks; ++b) {
@@ -170,26 +213,6 @@ __device__ Parts parts_of(Row& row, float first, const TotalOfWarp (&of_lane)[kP
   }
   return parts;
 }
-
-// Where the logit is sought from which on tokens may come: [floor, end), and what there is from either on.
-struct Interval {
-  float floor = 0, end = INFINITY;
-  Total from_floor, from_end;
-  TotalOfWarp warp_from_end;
-
-  // To the last of its parts from which on there is at least that, or else the first.
-  __device__ void narrow(const Parts& parts, const Total& least) {
-    const bool enough = parts.of_row.count >= least.count && parts.of_row.weight >= least.weight;
-    const int part    = 31 - __clz(static_cast<int>(__ballot_sync(~0u, enough) % (1 << kParts) | 1));
-    const auto of     = [](auto value, int lane) { return __shfl_sync(~0u, value, lane); };
-    floor             = of(parts.first, part);
-    from_floor        = {of(parts.of_row.weight, part), of(parts.of_row.count, part)};
-    if (part + 1 == kParts) return;
-    end           = of(parts.first, part + 1);
-    from_end      = {of(parts.of_row.weight, part + 1), of(parts.of_row.count, part + 1)};
-    warp_from_end = {of(parts.of_warp.weight, part + 1), of(parts.of_warp.count, part + 1)};
-  }
-};
 
 // Which tokens may come: of logits above `least`, and the first `ties` of those that are equal to it.
 struct Allowed {
@@ -206,11 +229,39 @@ struct Allowed {
   }
 };
 
-// The fewest of the likeliest tokens of which there is at least that; what lies outside of the interval
-// leaves shared memory. Sets `whole` to their weight.
-__device__ Allowed seek(Row& row, Interval in, const Total& least, double& whole) {
-  int logits = 4 * row.vectors;  // in shared memory
-  while (in.from_floor.count - in.from_end.count > 1 && nextafterf(in.floor, INFINITY) < in.end) {
+// Brings the row to shared memory.
+__device__ void bring(const Row& row) {
+  for (int base = lane(); base < row.vectors; base += 32 * kLoads) {
+    float4 v[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      if (base + 32 * i < row.vectors) v[i] = row.logits[base + 32 * i];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      if (base + 32 * i < row.vectors) reinterpret_cast<float4*>(row.slice)[base + 32 * i] = v[i];
+  }
+  __syncwarp();  // lanes read what others have brought
+}
+
+// Where a row is cut first, in natural logarithms of weights: what lies below the first is of no weight; the
+// others are where the tokens of common distributions end.
+__constant__ float kFirstLogs[kParts] = {-30.5f, -17, -12, -9, -6.5f, -4.5f, -2.5f, -1};
+
+// The fewest of the likeliest tokens that are `least_count`, and have `share` of the weight `whole` (0: of
+// all); `whole` becomes their weight. What lies outside of the interval leaves shared memory.
+__device__ Allowed seek(Row& row, int least_count, double share, double& whole) {
+  bring(row);
+  int logits   = 4 * row.vectors;  // in shared memory
+  float cut    = fmaxf(row.most + kFirstLogs[lane() % kParts] * row.shared.rule.temperature, -FLT_MAX);
+  Interval& in = row.shared.sought[warp()];
+  in           = {.end = nextafterf(row.most, INFINITY)};
+  while (true) {
+    const Parts parts = totals(row, logits, cut, in.warp_from_end);
+    if (whole == 0) whole = __shfl_sync(~0u, parts.of_row.weight, 0);
+    in.narrow(parts, {share * whole, least_count});
+    __syncwarp();  // all lanes have read what some have overwritten
+    if (in.from_floor.count - in.from_end.count <= 1 || nextafterf(in.floor, INFINITY) >= in.end) break;
+
     int inside = 0;
     for (int i = lane(); i - lane() < logits; i += 32) {
       const float logit  = i < logits ? row.slice[i] : -INFINITY;
@@ -221,102 +272,30 @@ __device__ Allowed seek(Row& row, Interval in, const Total& least, double& whole
     }
     logits = inside;
     __syncwarp();  // lanes read what others have written
-
-    const double width = static_cast<double>(fminf(in.end, row.most)) - static_cast<double>(in.floor);
-    const auto cut     = static_cast<float>(in.floor + width * (lane() % kParts) / kParts);
-    float first[kParts];
-#pragma unroll
-    for (int j = 0; j < kParts; ++j) first[j] = __shfl_sync(~0u, cut, j);
-    TotalOfWarp of_lane[kParts];
-    for (int i = lane(); i < logits; i += 32) {
-      const float logit = row.slice[i], w = row.weight(logit);
-#pragma unroll
-      for (int j = 0; j < kParts; ++j)
-        if (logit >= first[j]) {
-          of_lane[j].weight += w;
-          ++of_lane[j].count;
-        }
-    }
-    in.narrow(parts_of(row, cut, of_lane, in.warp_from_end), least);
+    const double width = static_cast<double>(fminf(in.end, FLT_MAX)) - static_cast<double>(in.floor);
+    cut                = static_cast<float>(in.floor + width * (lane() % kParts) / kParts);
   }
-  whole            = in.from_floor.weight;
-  const int equals = in.from_floor.count - in.from_end.count;
+  const double wanted = whole;
+  whole               = in.from_floor.weight;
+  const int equals    = in.from_floor.count - in.from_end.count;
   if (equals <= 1) return {.least = in.floor};
   // All of them are equal to the floor.
   const double weight = row.weight(in.floor);
   const int by_weight =
-      static_cast<int>(fmin(ceil((least.weight - in.from_end.weight) / weight), 1.0 * equals));
-  const int ties = max(1, max(by_weight, least.count - in.from_end.count));
+      static_cast<int>(fmin(ceil((share * wanted - in.from_end.weight) / weight), 1.0 * equals));
+  const int ties = max(1, max(by_weight, least_count - in.from_end.count));
   if (ties >= equals) return {.least = in.floor};
   whole = in.from_end.weight + ties * weight;
   return {.least = in.floor, .ties = ties};
 }
 
-// Brings the row to shared memory and, if kCut, cuts it for the first time.
-template <bool kCut>
-__device__ Parts bring(Row& row) {
-  // Natural logarithms of weights: what lies below the first is of no weight; the others are where the tokens
-  // of common distributions end.
-  constexpr float kLogs[kParts] = {-30.5f, -17, -12, -9, -6.5f, -4.5f, -2.5f, -1};
-  float first[kParts], mine = 0;
-  TotalOfWarp of_lane[kParts];
-#pragma unroll
-  for (int j = 0; j < kParts; ++j) {
-    first[j] = fmaxf(row.most + kLogs[j] * row.shared.rule.temperature, -FLT_MAX);
-    if (lane() == j) mine = first[j];
-  }
-  for (int base = lane(); base < row.vectors; base += 32 * kBrought) {
-    float4 v[kBrought];
-#pragma unroll
-    for (int i = 0; i < kBrought; ++i)
-      if (base + 32 * i < row.vectors) v[i] = row.logits[base + 32 * i];
-#pragma unroll
-    for (int i = 0; i < kBrought; ++i) {
-      if (base + 32 * i >= row.vectors) continue;
-      reinterpret_cast<float4*>(row.slice)[base + 32 * i] = v[i];
-      if constexpr (kCut)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const float logit = at(v[i], c), w = row.weight(logit);
-#pragma unroll
-          for (int j = 0; j < kParts; ++j)
-            if (logit >= first[j]) {
-              of_lane[j].weight += w;
-              ++of_lane[j].count;
-            }
-        }
-    }
-  }
-  __syncwarp();  // lanes read what others have brought
-  if constexpr (kCut) return parts_of(row, mine, of_lane, {});
-  return {};
-}
-
-// Which tokens may come. The row is in shared memory then.
+// Which tokens may come.
 __device__ Allowed allowed_by_rule(Row& row, int vocabulary) {
   const TokenRule& rule = row.shared.rule;
-  const bool by_count = rule.top_k > 0 && rule.top_k < vocabulary, by_weight = rule.top_p < 1;
   Allowed allowed;
-  if (by_count || by_weight) {
-    const Parts parts = bring<true>(row);
-    double whole      = __shfl_sync(~0u, parts.of_row.weight, 0);
-    if (by_count) {
-      const Total least{0, rule.top_k};
-      Interval in;
-      in.narrow(parts, least);
-      allowed = seek(row, in, least, whole);
-      bring<false>(row);
-    }
-    if (by_weight) {
-      const Total least{static_cast<double>(rule.top_p) * whole, 0};
-      Interval in;
-      in.narrow(parts, least);
-      allowed = allowed.and_of(seek(row, in, least, whole));
-      bring<false>(row);
-    }
-  } else {
-    bring<false>(row);
-  }
+  double whole = 0;
+  if (rule.top_k > 0 && rule.top_k < vocabulary) allowed = seek(row, rule.top_k, 0, whole);
+  if (rule.top_p < 1) allowed = allowed.and_of(seek(row, 0, rule.top_p, whole));
   if (rule.min_p > 0) {
     const double least = row.most + rule.temperature * log(static_cast<double>(rule.min_p));
     allowed            = allowed.and_of({.least = __double2float_ru(least)});
@@ -346,8 +325,8 @@ __device__ int locate(double weight, double& target) {
   return found;
 }
 
-// An id among those allowed, by their weights and u in (0, 1): in one warp of the cluster; -1 in the others.
-__device__ int draw(Row& row, const Allowed& allowed, double u) {
+// An id among those allowed, by their weights: in one warp of the cluster; -1 in the others.
+__device__ int draw(Row& row, const Allowed& allowed) {
   // A lane has a run of neighbours: of an odd number of vectors, so that lanes meet all banks.
   const int each  = (row.vectors + 31) / 32 | 1;
   const int first = min(each * lane(), row.vectors), last = min(first + each, row.vectors);
@@ -375,7 +354,7 @@ __device__ int draw(Row& row, const Allowed& allowed, double u) {
   }
   const Total* of_blocks = row.meet(1, {over_warp(weight), 0});
   const double of_block  = lane() < kBlocks ? of_blocks[lane() * kParts].weight : 0;
-  double target          = u * over_warp(of_block);
+  double target          = uniform(row.shared.rule.seed, row.shared.rule.position) * over_warp(of_block);
   if (locate(of_block, target) != block()) return -1;
   if (locate(lane() < kWarps ? row.of_warp(lane()).weight : 0, target) != warp()) return -1;
 
@@ -472,9 +451,11 @@ __global__ void __launch_bounds__(kThreads, 2) choose_kernel(const float* logits
       id = possible ? vocabulary - 1 - static_cast<int32_t>(static_cast<uint32_t>(likeliest)) : -1;
     return;
   }
-  row.most        = value_of(key);
-  row.scale       = fminf(1.44269504f / rule.temperature, FLT_MAX);  // times 0 it is 0
-  const int drawn = draw(row, allowed_by_rule(row, vocabulary), uniform(rule.seed, rule.position));
+  row.most              = value_of(key);
+  row.scale             = fminf(1.44269504f / rule.temperature, FLT_MAX);  // times 0 it is 0
+  const Allowed allowed = allowed_by_rule(row, vocabulary);
+  bring(row);
+  const int drawn = draw(row, allowed);
   if (drawn >= 0 && lane() == 0) id = drawn;
 }
 

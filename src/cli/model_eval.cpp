@@ -11,12 +11,12 @@
 #include <optional>
 #include <string>
 
+#include "cli/engine_flags.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/source_tree.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
-#include "core/cpus.h"
 #include "engine/evaluate.h"
 
 namespace fathom::cli {
@@ -30,6 +30,7 @@ struct EvalFlags {
   std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
   int64_t count       = 2000;
   uint64_t seed       = 1;
+  EngineFlags engine;
   OutputFlags outputs;
 };
 
@@ -39,9 +40,10 @@ struct Evaluated {
 };
 
 Evaluation evaluate(const std::string& folder, const EvalFlags& flags) {
-  const auto grammar    = value_or_usage_error(model::TaskGrammar::load(flags.grammar));
-  const auto checkpoint = value_or_usage_error(model::Checkpoint::open(folder));
-  ThreadPool threads(static_cast<int>(allowed_cpus().size()));
+  const auto grammar = value_or_usage_error(model::TaskGrammar::load(flags.grammar));
+  auto config        = flags.engine.chosen();
+  config.max_context = engine::kEvaluationContext;
+  const auto engine  = value_or_usage_error(engine::Engine::open(folder, config));
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   const auto start    = std::chrono::steady_clock::now();
   const auto progress = [&](int64_t done, int64_t total) {
@@ -52,8 +54,7 @@ Evaluation evaluate(const std::string& folder, const EvalFlags& flags) {
          .total        = static_cast<int>(total),
          .seconds_left = passed.count() * static_cast<double>(total - done) / static_cast<double>(done)});
   };
-  return value_or_usage_error(
-      engine::evaluate(checkpoint, grammar, flags.count, flags.seed, threads, progress));
+  return value_or_usage_error(engine::evaluate(*engine, grammar, flags.count, flags.seed, progress));
 }
 
 Table to_table(const Evaluated& seen) {
@@ -79,12 +80,16 @@ json to_json(const Evaluation& evaluation) {
   json tasks = json::object();
   for (const engine::TaskScore& score : evaluation.tasks)
     tasks[score.task] = {{"cases", score.right.size()}, {"accuracy", score.accuracy()}};
-  return {{"tasks", tasks},
-          {"accuracy", evaluation.accuracy()},
-          {"prompt_tokens", evaluation.prompt_tokens},
-          {"answer_tokens", evaluation.answer_tokens},
-          {"expert_load", evaluation.expert_load},
-          {"smallest_expert_share", evaluation.smallest_expert_share()}};
+  json out = {{"tasks", tasks},
+              {"accuracy", evaluation.accuracy()},
+              {"prompt_tokens", evaluation.prompt_tokens},
+              {"answer_tokens", evaluation.answer_tokens},
+              {"expert_load", nullptr},
+              {"smallest_expert_share", nullptr}};
+  if (evaluation.expert_load.empty()) return out;
+  out["expert_load"]           = evaluation.expert_load;
+  out["smallest_expert_share"] = evaluation.smallest_expert_share();
+  return out;
 }
 
 json to_json(const EvalFlags& flags, const Evaluated& seen) {
@@ -107,8 +112,10 @@ void print(const Evaluated& seen) {
   fmt::print("{}", to_text(to_table(seen)));
   fmt::print("\nall tasks {:.2f} %", 100 * seen.first.accuracy());
   if (seen.second) fmt::print(", against {:.2f} %", 100 * seen.second->accuracy());
-  fmt::print("; the least used expert of a layer has {:.2f} of an even share\n",
-             seen.first.smallest_expert_share());
+  if (!seen.first.expert_load.empty())
+    fmt::print("; the least used expert of a layer has {:.2f} of an even share",
+               seen.first.smallest_expert_share());
+  fmt::print("\n");
 }
 
 }  // namespace
@@ -124,6 +131,7 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
   verb.add_option("--seed", flags->seed, "Other cases for each")->capture_default_str();
   verb.add_option("--grammar", flags->grammar, "The file that says what the tasks are")
       ->capture_default_str();
+  add_engine_flags(verb, flags->engine);
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] {
     Evaluated seen{.first = evaluate(flags->folder, *flags)};

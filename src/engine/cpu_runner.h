@@ -34,6 +34,7 @@ class CpuRunner final : public ModelRunner {
   std::vector<StepOutput> collect(const StepPlan& plan) override;
   std::string where() const override;
   int threads() const override { return threads_.threads(); }
+  View<const int64_t, 2> expert_load() const override { return model_.expert_load(); }
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
 

@@ -43,6 +43,8 @@ class Engine final : public Generator {
   const model::Checkpoint& checkpoint() const { return checkpoint_; }
   const EngineConfig& config() const { return config_; }
   int threads() const { return runner_->threads(); }
+  // How many rows each expert has had so far, [layers, E]; empty where nobody counts them. When drained.
+  View<const int64_t, 2> expert_load() const { return runner_->expert_load(); }
   std::string where() const { return runner_->where(); }  // "16 threads", "NVIDIA H200"
 
  private:

@@ -191,6 +191,27 @@ class Engines : public testing::Test {
 
 model::TempFolder* Engines::folder_ = nullptr;
 
+TEST_F(Engines, CountTheExpertsOfEveryToken) {
+  Answers answers;
+  auto running = engine({.threads = 1, .max_context = 64});
+  // The last token of a sequence goes nowhere, so each has 9 rows.
+  for (const auto& [prompt, max_tokens] : {std::pair{std::vector<TokenId>{1, 2, 3}, 7}, {{4}, 9}}) {
+    Question question{.prompt = prompt};
+    question.max_tokens = max_tokens;
+    ASSERT_TRUE(std::holds_alternative<RequestId>(
+        running->submit(question.request(), answers.listener(static_cast<int>(prompt.size())))));
+  }
+  ASSERT_TRUE(answers.wait_for_ends(2));
+  ASSERT_TRUE(running->drain(300s));
+  const View<const int64_t, 2> load = running->expert_load();
+  ASSERT_GT(load.extent(0), 0);
+  for (int64_t l = 0; l < load.extent(0); ++l) {
+    int64_t total = 0;
+    for (int64_t e = 0; e < load.extent(1); ++e) total += load(l, e);
+    EXPECT_EQ(total, (9 + 9) * 4) << l;
+  }
+}
+
 TEST_F(Engines, AnswerTheSameWhateverIsOn) {
   const std::vector<Question> asked = questions();
   std::vector<std::vector<TokenId>> expected;

@@ -1,11 +1,14 @@
 #include "engine/evaluate.h"
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 #include <span>
+#include <string>
+#include <utility>
+#include <variant>
 
 #include "core/expect.h"
-#include "engine/static_batch.h"
 #include "model/harmony.h"
 
 namespace fathom::engine {
@@ -13,8 +16,7 @@ namespace {
 
 using model::TokenId;
 
-constexpr int64_t kSequences = 64;   // answered together
-constexpr int64_t kContext   = 512;  // of each: an answer that is longer is wrong
+constexpr size_t kQueued = 256;  // cases that an engine has at once
 
 // Text of the final channel, all of it.
 std::string final_text(const model::Checkpoint& checkpoint, std::span<const TokenId> answer) {
@@ -33,9 +35,34 @@ Result<std::vector<TokenId>> prompt_of(const model::Checkpoint& checkpoint, cons
     messages.push_back({.role = "system", .content = checkpoint.system_prompt});
   messages.push_back({.role = "user", .content = question});
   auto prompt = model::render_harmony(*checkpoint.tokenizer, *checkpoint.harmony, messages);
-  if (prompt && static_cast<int64_t>(prompt->size()) >= kContext)
+  if (prompt && static_cast<int64_t>(prompt->size()) >= kEvaluationContext)
     return Error{"the case '" + question + "' fills the context of an evaluation: make it shorter"};
   return prompt;
+}
+
+// The answer to each prompt, the token that ended it included.
+Result<std::vector<std::vector<TokenId>>> greedy(Engine& engine, std::vector<std::vector<TokenId>> prompts) {
+  std::vector<std::vector<TokenId>> answers(prompts.size());
+  std::promise<void> ended;
+  std::string error;
+  size_t left = prompts.size();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto size = static_cast<int64_t>(prompts[i].size());
+    Request request;
+    request.prompt               = std::move(prompts[i]);
+    request.max_tokens           = kEvaluationContext - size;
+    request.stop_ids             = engine.checkpoint().eos_ids;
+    request.sampling.temperature = 0;
+    const auto taken             = engine.submit(std::move(request), [&, i](const Progress& progress) {
+      for (const Sampled& token : progress.tokens) answers[i].push_back(token.id);
+      if (!progress.error.empty()) error = progress.error;
+      if (progress.finish && --left == 0) ended.set_value();
+    });
+    FATHOM_EXPECT(std::holds_alternative<RequestId>(taken), "an engine must take an evaluation's cases");
+  }
+  ended.get_future().wait();
+  if (!error.empty()) return Error{error};
+  return answers;
 }
 
 }  // namespace
@@ -66,9 +93,9 @@ double Evaluation::smallest_expert_share() const {
   return smallest;
 }
 
-Result<Evaluation> evaluate(const model::Checkpoint& checkpoint, const model::TaskGrammar& grammar,
-                            int64_t count, uint64_t seed, ThreadPool& threads,
+Result<Evaluation> evaluate(Engine& engine, const model::TaskGrammar& grammar, int64_t count, uint64_t seed,
                             const std::function<void(int64_t done, int64_t total)>& progress) {
+  const model::Checkpoint& checkpoint = engine.checkpoint();
   if (!checkpoint.tokenizer || !checkpoint.harmony)
     return Error{checkpoint.tensors.path() +
                  ": an evaluation needs a tokenizer.json with harmony's control tokens beside it"};
@@ -83,11 +110,9 @@ Result<Evaluation> evaluate(const model::Checkpoint& checkpoint, const model::Ta
     cases.push_back(std::move(held_out).value());
     total += count;
   }
-  StaticBatch batch(checkpoint, kSequences, kContext, threads);
   for (size_t t = 0; t < cases.size(); ++t)
-    for (size_t from = 0; from < cases[t].size(); from += kSequences) {
-      const auto piece =
-          std::span(cases[t]).subspan(from, std::min<size_t>(kSequences, cases[t].size() - from));
+    for (size_t from = 0; from < cases[t].size(); from += kQueued) {
+      const auto piece = std::span(cases[t]).subspan(from, std::min(kQueued, cases[t].size() - from));
       std::vector<std::vector<TokenId>> prompts;
       for (const model::TaskCase& one : piece) {
         auto prompt = prompt_of(checkpoint, one.prompt);
@@ -95,15 +120,18 @@ Result<Evaluation> evaluate(const model::Checkpoint& checkpoint, const model::Ta
         evaluation.prompt_tokens += static_cast<int64_t>(prompt->size());
         prompts.push_back(std::move(prompt).value());
       }
-      const auto answers = batch.greedy(prompts);
+      auto answers = greedy(engine, std::move(prompts));
+      if (!answers) return answers.error();
       for (size_t i = 0; i < piece.size(); ++i) {
-        evaluation.answer_tokens += static_cast<int64_t>(answers[i].size());
-        evaluation.tasks[t].right.push_back(final_text(checkpoint, answers[i]) == piece[i].answer);
+        const auto& answer = (*answers)[i];
+        evaluation.answer_tokens += static_cast<int64_t>(answer.size());
+        evaluation.tasks[t].right.push_back(final_text(checkpoint, answer) == piece[i].answer);
       }
       done += static_cast<int64_t>(piece.size());
       if (progress) progress(done, total);
     }
-  const View<const int64_t, 2> load = batch.expert_load();
+  engine.drain(std::chrono::hours(1));
+  const View<const int64_t, 2> load = engine.expert_load();
   for (int64_t l = 0; l < load.extent(0); ++l)
     evaluation.expert_load.emplace_back(&load(l, 0), &load(l, 0) + load.extent(1));
   return evaluation;

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "core/thread_pool.h"
-#include "model/checkpoint.h"
+#include "engine/engine.h"
 #include "model/tasks.h"
 
 namespace fathom::engine {
@@ -23,7 +22,7 @@ struct TaskScore {
 
 struct Evaluation {
   std::vector<TaskScore> tasks;
-  std::vector<std::vector<int64_t>> expert_load;  // [layers][E], tokens
+  std::vector<std::vector<int64_t>> expert_load;  // [layers][E], tokens; none where nobody counts them
   int64_t prompt_tokens = 0, answer_tokens = 0;
 
   double accuracy() const;  // over all cases
@@ -31,11 +30,14 @@ struct Evaluation {
   double smallest_expert_share() const;
 };
 
-// `count` held-out cases of each task of the grammar that is measured, of that seed. `progress` hears how
+// Of answers with at most this many tokens, prompt and answer: one that is longer is wrong.
+inline constexpr int64_t kEvaluationContext = 512;
+
+// `count` held-out cases of each task of the grammar that is measured, of that seed, by an engine that does
+// nothing else and is drained by it; its max_context is at least kEvaluationContext. `progress` hears how
 // many cases of how many are answered. An error where the checkpoint cannot chat or the grammar has too few
 // cases.
-Result<Evaluation> evaluate(const model::Checkpoint& checkpoint, const model::TaskGrammar& grammar,
-                            int64_t count, uint64_t seed, ThreadPool& threads,
+Result<Evaluation> evaluate(Engine& engine, const model::TaskGrammar& grammar, int64_t count, uint64_t seed,
                             const std::function<void(int64_t done, int64_t total)>& progress = {});
 
 // Two models on the same cases: how many only one of them gets right.

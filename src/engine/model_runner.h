@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/view.h"
 #include "engine/config.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -39,7 +40,10 @@ class ModelRunner {
   // What it runs on, for people: "16 threads", "NVIDIA H200".
   virtual std::string where() const = 0;
   virtual int threads() const       = 0;
-  // Seconds so far. Not while a step is in flight.
+  // How many rows each expert has had so far, [layers, E]; empty where nobody counts them. This and the
+  // following: not while a step is in flight.
+  virtual View<const int64_t, 2> expert_load() const { return {}; }
+  // Seconds so far.
   virtual double forward_s() const = 0;
   virtual double sample_s() const  = 0;
 };

@@ -8,8 +8,11 @@
 //         has columns 4 t .. 4 t + 3 of rows g and g + 8 of each 16 columns, and the same columns of the
 //         router, fetched while the kernel before still runs. Two sums are over the whole row, those of its
 //         squares and of the products: warps add up in their block, blocks store into the others' shared
-//         memory. The products go to the block that chooses for the row: each does for two.
+//         memory. The products go to the block that chooses for the row: each does for two. With many rows a
+//         cluster goes on to the next 16, whose x is on its way by then, and keeps its part of the router
 #include <cuda_bf16.h>
+
+#include <algorithm>
 
 #include "core/cuda.h"
 #include "core/launch.cuh"
@@ -30,6 +33,7 @@ constexpr int kWidest     = kBlocks * kWarps * kUnits * kUnit;
 constexpr int kGroup      = 32;  // experts
 constexpr int kTiles      = kGroup / 8;
 constexpr int kMostChosen = 8;
+constexpr int kResident   = 2;  // blocks on a multiprocessor
 
 struct Choose {
   const float* x;
@@ -61,9 +65,10 @@ __device__ float value_of(uint32_t key) { return __uint_as_float(key >> 31 ? key
 
 // By one warp: lane l has the keys of experts 32 i + l, 0 where there is none.
 template <int kGroups>
-__device__ void choose(const Choose& o, int64_t row, bool padding, uint32_t (&keys)[kGroups]) {
-  const int lane  = threadIdx.x % 32;
-  int32_t chosen  = -1;  // by lane k: the k-th
+__device__ void choose(const Choose& o, int64_t row, uint32_t (&keys)[kGroups]) {
+  const bool padding = o.positions[row] < 0;
+  const int lane     = threadIdx.x % 32;
+  int32_t chosen     = -1;  // by lane k: the k-th
   float its_logit = 0, largest = 0;
   for (int k = 0; k < o.top_k; ++k) {
     uint32_t best = keys[0];
@@ -93,23 +98,21 @@ __device__ void choose(const Choose& o, int64_t row, bool padding, uint32_t (&ke
   o.weights[row * o.top_k + lane] = padding ? 0 : mine / total;
 }
 
-// kRows rows for each cluster. kGroups * kGroup experts at most.
+// Clusters take kRows rows at a time, by turns. kGroups * kGroup experts at most.
 template <int kGroups>
-__global__ void __launch_bounds__(kThreads, kGroups == 1 ? 3 : 1) choose_kernel(const Choose o) {
+__global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose_kernel(const Choose o) {
   constexpr int kRowOfSums = kGroup + 8;  // lanes 4 g + t that write column 2 t of row g meet 32 banks
-  __shared__ __align__(16) float squares_of_warps[kWarps][kRows], squares[kBlocks][kRows];
+  __shared__ __align__(16) float squares_of_warps[kWarps][kRows], squares[2][kBlocks][kRows];
   __shared__ __align__(16) float sums[kWarps][kRows][kRowOfSums], products[kBlocks][kOwn][kGroups * kGroup];
   __shared__ float bias[kGroups * kGroup];
-  __shared__ uint64_t squares_here, products_here;
+  __shared__ uint64_t squares_here[2], products_here;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int rank = blockIdx.x % kBlocks, first_row = blockIdx.x / kBlocks * kRows;
+  const int rank = blockIdx.x % kBlocks, clusters = gridDim.x / kBlocks;
 
   if (threadIdx.x == 0) {
-    ptx::mbarrier_init(&squares_here, 1);
+    for (uint64_t& barrier : squares_here) ptx::mbarrier_init(&barrier, 1);
     ptx::mbarrier_init(&products_here, 1);
     ptx::fence_mbarrier_init();
-    ptx::mbarrier_arrive_expect_tx(&squares_here, sizeof(squares));
-    ptx::mbarrier_arrive_expect_tx(&products_here, sizeof(products));
   }
   __syncwarp();
   ptx::cluster_arrive();  // others may store here once they have waited
@@ -130,110 +133,158 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? 3 : 1) choose_kernel(
   }
   for (int e = threadIdx.x; e < kGroups * kGroup; e += kThreads)
     bias[e] = e < o.num_experts ? __ldg(o.bias + e) : 0;
-  // This warp's row to choose for, if it is one of the first.
-  const int own      = first_row + kOwn * rank + warp;
-  const bool padding = warp < kOwn && own < o.rows && o.positions[own] < 0;
   ptx::let_next_begin();
   ptx::wait_for_previous();
 
-  const int64_t low_row = first_row + g, high_row = low_row + 8;
-  float4 low[kUnits] = {}, high[kUnits] = {};
+  // This lane's part of x: of rows g and g + 8.
+  struct Pair {
+    float4 low[kUnits] = {}, high[kUnits] = {};
+  };
+  const auto load = [&](int first_row) {
+    Pair x;
+    const int64_t low_row = first_row + g, high_row = low_row + 8;
 #pragma unroll
-  for (int u = 0; u < kUnits; ++u) {
-    if (inside(u) && low_row < o.rows)
-      low[u] = *reinterpret_cast<const float4*>(o.x + low_row * o.width + column(u));
-    if (inside(u) && high_row < o.rows)
-      high[u] = *reinterpret_cast<const float4*>(o.x + high_row * o.width + column(u));
-  }
-
-  float of_low = 0, of_high = 0;
-#pragma unroll
-  for (int u = 0; u < kUnits; ++u) {
-    of_low += square(low[u]);
-    of_high += square(high[u]);
-  }
-#pragma unroll
-  for (int other = 1; other < 4; other *= 2) {
-    of_low += __shfl_xor_sync(~0u, of_low, other);
-    of_high += __shfl_xor_sync(~0u, of_high, other);
-  }
-  if (t == 0) {
-    squares_of_warps[warp][g]     = of_low;
-    squares_of_warps[warp][g + 8] = of_high;
-  }
-  __syncthreads();      // squares_of_warps is complete, and bias
-  ptx::cluster_wait();  // the others' barriers can be used
-  if (warp == 0) {      // lane 4 g + t stores rows 4 t .. 4 t + 3 in block g
-    float4 sum = {};
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w)
-      sum = sum + *reinterpret_cast<const float4*>(&squares_of_warps[w][4 * t]);
-    ptx::store_to_block(ptx::address_in_block(ptx::shared_address(&squares[rank][4 * t]), g), sum,
-                        ptx::address_in_block(ptx::shared_address(&squares_here), g));
-  }
-  ptx::mbarrier_wait(&squares_here, 0);
-  of_low = of_high = 0;
-#pragma unroll
-  for (int r = 0; r < kBlocks; ++r) {
-    of_low += squares[r][g];
-    of_high += squares[r][g + 8];
-  }
-  const float low_scale  = rsqrtf(of_low / static_cast<float>(o.width) + o.eps);
-  const float high_scale = rsqrtf(of_high / static_cast<float>(o.width) + o.eps);
-
-  float sum[kGroups * kTiles][4] = {};
-#pragma unroll
-  for (int u = 0; u < kUnits; ++u) {
-    const float4 l = low[u], h = high[u], w = by[u];
-    const uint32_t a[4] = {pack(l.x * low_scale * w.x, l.y * low_scale * w.y),
-                           pack(h.x * high_scale * w.x, h.y * high_scale * w.y),
-                           pack(l.z * low_scale * w.z, l.w * low_scale * w.w),
-                           pack(h.z * high_scale * w.z, h.w * high_scale * w.w)};
-    if (inside(u) && low_row < o.rows)
-      *reinterpret_cast<uint2*>(o.y + low_row * o.width + column(u)) = {a[0], a[2]};
-    if (inside(u) && high_row < o.rows)
-      *reinterpret_cast<uint2*>(o.y + high_row * o.width + column(u)) = {a[1], a[3]};
-#pragma unroll
-    for (int n = 0; n < kGroups * kTiles; ++n) {
-      const uint32_t of_n[2] = {b[n][u].x, b[n][u].y};
-      ptx::mma_16x8x16(sum[n], a, of_n);
+    for (int u = 0; u < kUnits; ++u) {
+      if (inside(u) && low_row < o.rows)
+        x.low[u] = *reinterpret_cast<const float4*>(o.x + low_row * o.width + column(u));
+      if (inside(u) && high_row < o.rows)
+        x.high[u] = *reinterpret_cast<const float4*>(o.x + high_row * o.width + column(u));
     }
-  }
+    return x;
+  };
 
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    if (group > 0) __syncthreads();  // the sums of the group before have been read
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const float(&d)[4]                                            = sum[group * kTiles + n];
-      *reinterpret_cast<float2*>(&sums[warp][g][8 * n + 2 * t])     = {d[0], d[1]};
-      *reinterpret_cast<float2*>(&sums[warp][g + 8][8 * n + 2 * t]) = {d[2], d[3]};
+  int first_row = blockIdx.x / kBlocks * kRows;
+  Pair x        = load(first_row);
+  for (int turn = 0; first_row < o.rows; ++turn, first_row += clusters * kRows) {
+    const Pair next = load(first_row + clusters * kRows);
+    // Others' stores may have come already: a phase does not end before this arrival. Those of the next
+    // turn's squares go to the other barrier; its products come when all blocks have this block's squares of
+    // that turn, and then it has chosen.
+    uint64_t* const here = &squares_here[turn & 1];
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_arrive_expect_tx(here, sizeof(squares[0]));
+      ptx::mbarrier_arrive_expect_tx(&products_here, sizeof(products));
     }
-    __syncthreads();  // the sums are complete
-    const int row = threadIdx.x / (kGroup / 4), expert = threadIdx.x % (kGroup / 4) * 4;
-    if (row < kRows) {
-      float4 of_block = {};
+
+    float of_low = 0, of_high = 0;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      of_low += square(x.low[u]);
+      of_high += square(x.high[u]);
+    }
+#pragma unroll
+    for (int other = 1; other < 4; other *= 2) {
+      of_low += __shfl_xor_sync(~0u, of_low, other);
+      of_high += __shfl_xor_sync(~0u, of_high, other);
+    }
+    if (t == 0) {
+      squares_of_warps[warp][g]     = of_low;
+      squares_of_warps[warp][g + 8] = of_high;
+    }
+    __syncthreads();                     // squares_of_warps is complete, and bias; sums have been read
+    if (turn == 0) ptx::cluster_wait();  // the others' barriers can be used
+    float(&of_blocks)[kBlocks][kRows] = squares[turn & 1];
+    if (warp == 0) {  // lane 4 g + t stores rows 4 t .. 4 t + 3 in block g
+      float4 sum = {};
 #pragma unroll
       for (int w = 0; w < kWarps; ++w)
-        of_block = of_block + *reinterpret_cast<const float4*>(&sums[w][row][expert]);
-      const uint32_t to = ptx::shared_address(&products[rank][row % kOwn][group * kGroup + expert]);
-      ptx::store_to_block(ptx::address_in_block(to, row / kOwn), of_block,
-                          ptx::address_in_block(ptx::shared_address(&products_here), row / kOwn));
+        sum = sum + *reinterpret_cast<const float4*>(&squares_of_warps[w][4 * t]);
+      ptx::store_to_block(ptx::address_in_block(ptx::shared_address(&of_blocks[rank][4 * t]), g), sum,
+                          ptx::address_in_block(ptx::shared_address(here), g));
     }
-  }
+    ptx::mbarrier_wait(here, turn >> 1 & 1);
+    of_low = of_high = 0;
+#pragma unroll
+    for (int r = 0; r < kBlocks; ++r) {
+      of_low += of_blocks[r][g];
+      of_high += of_blocks[r][g + 8];
+    }
+    const float low_scale  = rsqrtf(of_low / static_cast<float>(o.width) + o.eps);
+    const float high_scale = rsqrtf(of_high / static_cast<float>(o.width) + o.eps);
 
-  if (warp >= kOwn) return;
-  ptx::mbarrier_wait(&products_here, 0);  // until then others store here: also where there is no row
-  if (own >= o.rows) return;
-  uint32_t keys[kGroups];
+    float sum[kGroups * kTiles][4] = {};
+    const int64_t low_row = first_row + g, high_row = low_row + 8;
 #pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    float logit = bias[i * kGroup + lane];
+    for (int u = 0; u < kUnits; ++u) {
+      const float4 l = x.low[u], h = x.high[u], w = by[u];
+      const uint32_t a[4] = {pack(l.x * low_scale * w.x, l.y * low_scale * w.y),
+                             pack(h.x * high_scale * w.x, h.y * high_scale * w.y),
+                             pack(l.z * low_scale * w.z, l.w * low_scale * w.w),
+                             pack(h.z * high_scale * w.z, h.w * high_scale * w.w)};
+      if (inside(u) && low_row < o.rows)
+        *reinterpret_cast<uint2*>(o.y + low_row * o.width + column(u)) = {a[0], a[2]};
+      if (inside(u) && high_row < o.rows)
+        *reinterpret_cast<uint2*>(o.y + high_row * o.width + column(u)) = {a[1], a[3]};
 #pragma unroll
-    for (int r = 0; r < kBlocks; ++r) logit += products[r][warp][i * kGroup + lane];
-    keys[i] = i * kGroup + lane < o.num_experts ? key_of(logit) : 0;
+      for (int n = 0; n < kGroups * kTiles; ++n) {
+        const uint32_t of_n[2] = {b[n][u].x, b[n][u].y};
+        ptx::mma_16x8x16(sum[n], a, of_n);
+      }
+    }
+    x = next;
+
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      if (group > 0) __syncthreads();  // the sums of the group before have been read
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const float(&d)[4]                                            = sum[group * kTiles + n];
+        *reinterpret_cast<float2*>(&sums[warp][g][8 * n + 2 * t])     = {d[0], d[1]};
+        *reinterpret_cast<float2*>(&sums[warp][g + 8][8 * n + 2 * t]) = {d[2], d[3]};
+      }
+      __syncthreads();  // the sums are complete
+      const int row = threadIdx.x / (kGroup / 4), expert = threadIdx.x % (kGroup / 4) * 4;
+      if (row < kRows) {
+        float4 of_block = {};
+#pragma unroll
+        for (int w = 0; w < kWarps; ++w)
+          of_block = of_block + *reinterpret_cast<const float4*>(&sums[w][row][expert]);
+        const uint32_t to = ptx::shared_address(&products[rank][row % kOwn][group * kGroup + expert]);
+        ptx::store_to_block(ptx::address_in_block(to, row / kOwn), of_block,
+                            ptx::address_in_block(ptx::shared_address(&products_here), row / kOwn));
+      }
+    }
+
+    if (warp >= kOwn) continue;
+    ptx::mbarrier_wait(&products_here, turn & 1);  // also where there is no row: nobody leaves before
+    const int own = first_row + kOwn * rank + warp;
+    if (own >= o.rows) continue;
+    uint32_t keys[kGroups];
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      float logit = bias[i * kGroup + lane];
+#pragma unroll
+      for (int r = 0; r < kBlocks; ++r) logit += products[r][warp][i * kGroup + lane];
+      keys[i] = i * kGroup + lane < o.num_experts ? key_of(logit) : 0;
+    }
+    choose<kGroups>(o, own, keys);
   }
-  choose<kGroups>(o, own, padding, keys);
+}
+
+// Clusters that the GPU holds at once: what its multiprocessors have room for, as far as they can be grouped.
+template <int kGroups>
+int resident_clusters() {
+  static const int count = [] {
+    cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension};
+    cluster.val.clusterDim.x    = kBlocks;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config                           = {};
+    config.gridDim                                      = dim3(kBlocks);
+    config.blockDim                                     = dim3(kThreads);
+    config.attrs                                        = &cluster;
+    config.numAttrs                                     = 1;
+    int clusters                                        = 0;
+    FATHOM_CUDA(cudaOccupancyMaxActiveClusters(&clusters, choose_kernel<kGroups>, &config));
+    return std::max(clusters, 1);
+  }();
+  return count;
+}
+
+template <int kGroups>
+void launch(const Choose& o, StreamRef stream) {
+  const int clusters = std::min<int>(resident_clusters<kGroups>(), blocks_for(o.rows, kRows));
+  launch_chained(choose_kernel<kGroups>, dim3(static_cast<unsigned>(clusters * kBlocks)), dim3(kThreads), 0,
+                 kBlocks, stream, o);
 }
 
 bool of_vectors(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
@@ -274,8 +325,7 @@ void normalize_and_choose(View<const float, 2> x, View<const float, 1> weight, f
                  static_cast<int>(num_experts),
                  static_cast<int>(top_k),
                  eps};
-  launch_chained(num_experts <= kGroup ? choose_kernel<1> : choose_kernel<4>,
-                 dim3(blocks_for(rows, kRows) * kBlocks), dim3(kThreads), 0, kBlocks, stream, o);
+  num_experts <= kGroup ? launch<1>(o, stream) : launch<4>(o, stream);
 }
 
 }  // namespace fathom::kernels

@@ -143,10 +143,22 @@ TEST_F(ExpertChoice, AgreesWithTheReferences) {
     }
 }
 
+// So many rows that blocks take several times 16.
+TEST_F(ExpertChoice, RowsByTurns) {
+  for (const int64_t experts : {32, 128})
+    for (const int64_t count : {1041, 1700}) {
+      SCOPED_TRACE(testing::Message() << count << ", " << experts << " experts");
+      const Layer layer(count, 320, experts, 4);
+      const auto got = choose(layer);
+      ASSERT_NO_FATAL_FAILURE(expect_chosen(layer, got));
+      EXPECT_EQ(choose(layer).experts, got.experts);
+    }
+}
+
 TEST_F(ExpertChoice, ARowsBitsDependOnNothingButTheRow) {
-  const Layer many(129, 2880, 32, 4);
+  const Layer many(1100, 2880, 32, 4);
   const auto all = choose(many);
-  for (const int64_t t : {0, 7, 8, 128}) {
+  for (const int64_t t : {0, 7, 8, 128, 1099}) {
     Layer one(1, 2880, 32, 4);
     one.x.assign(many.x.begin() + t * 2880, many.x.begin() + (t + 1) * 2880);
     const auto alone = choose(one);

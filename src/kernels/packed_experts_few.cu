@@ -101,43 +101,44 @@ __device__ inline int nth_bit(uint32_t bits, int n) {
   return __ffs(bits) - 1;
 }
 
-// A block's groups of 16 rows, an equal part of all, of at most two experts: there are at least as many
-// blocks as experts.
+// A block's strips of rows, an equal part of all, of at most two experts: there are at least as many blocks
+// as experts.
 struct Share {
   Active first, second;
-  int begin;          // the first one's group that the block begins with
-  uint32_t until[2];  // so many groups are the first one's, so many all
+  int begin;          // the first one's strip that the block begins with
+  uint32_t until[2];  // so many strips are the first one's, so many all
 
-  __device__ Share(const ActiveExperts& active, int groups) {
-    const int64_t all = active.count() * groups;
+  __device__ Share(const ActiveExperts& active, int strips) {
+    const int64_t all = active.count() * strips;
     const int from    = static_cast<int>(all * blockIdx.x / gridDim.x);
     const int to      = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
-    const int y       = from / groups;
+    const int y       = from / strips;
     first             = active[y];
     second            = active[y + 1];
-    begin             = from - y * groups;
+    begin             = from - y * strips;
     until[1]          = static_cast<uint32_t>(to - from);
-    until[0]          = min(until[1], static_cast<uint32_t>(groups - begin));
+    until[0]          = min(until[1], static_cast<uint32_t>(strips - begin));
   }
 };
 
-// Walks over them.
+// Walks over them. A strip is kGroups groups of 16 rows.
+template <int kGroups>
 class Walk {
  public:
-  __device__ Walk(const Share& share, int groups, int across)
+  __device__ Walk(const Share& share, int strips, int across)
       : across_(across), left_(share.until[0]), left_of_second_(share.until[1] - share.until[0]) {
-    second_ = share.second.expert * groups;
-    set(share.first.expert * groups + share.begin);
+    second_ = share.second.expert * strips;
+    set(share.first.expert * strips + share.begin);
   }
   __device__ bool done() const { return left_ == 0; }
-  // Of the experts' groups one after another: 16 biases each, and 16 rows of a row of tiles.
-  __device__ int group() const { return group_; }
-  // Where the group's scales begin. Its codes begin at 16 times that.
+  // Counted through all experts.
+  __device__ int strip() const { return strip_; }
+  // Where the strip's scales begin. Its codes begin at 16 times that.
   __device__ uint32_t scales() const { return scales_; }
 
   __device__ void next() {
-    scales_ += 32;
-    if (++group_ % 4 == 0) scales_ += (across_ - 1) * PackedExperts::kScaleBytes;
+    scales_ += 32 * kGroups;
+    if (++strip_ % kStrips == 0) scales_ += (across_ - 1) * PackedExperts::kScaleBytes;
     if (--left_ == 0 && left_of_second_ > 0) {
       left_           = left_of_second_;
       left_of_second_ = 0;
@@ -146,38 +147,42 @@ class Walk {
   }
 
  private:
-  __device__ void set(int group) {
-    group_  = group;
-    scales_ = static_cast<uint32_t>(group / 4 * across_) * PackedExperts::kScaleBytes + group % 4 * 32;
+  static constexpr int kStrips = 4 / kGroups;  // of a row of tiles
+
+  __device__ void set(int strip) {
+    strip_  = strip;
+    scales_ = static_cast<uint32_t>(strip / kStrips * across_) * PackedExperts::kScaleBytes +
+              strip % kStrips * (32 * kGroups);
   }
 
-  int across_, group_, second_;
+  int across_, strip_, second_;
   uint32_t left_, left_of_second_, scales_;
 };
 
 // Floats from one column of sums to the next: 4 beyond a multiple of 16, so that the lanes of a warp, four
 // columns of 8 rows, store to different banks.
-constexpr int kSumsStride = 20;
-constexpr int kSums       = 2;  // groups whose sums are on their way
-constexpr int kBiases     = 4;  // groups whose biases are
+__host__ __device__ constexpr int sums_stride(int groups) { return 16 * groups + 4; }
+constexpr int kSums   = 2;  // strips whose sums are on their way
+constexpr int kBiases = 4;  // strips whose biases are
 
-template <int kParts, int kTiles>
+template <int kGroups, int kParts, int kTiles>
 struct Shared {
   uint4 rows[kParts][kTiles][kMaxRows][8];  // of each warp's tiles; piece c of row r is at c ^ r
-  float bias[kBiases][16];
-  float sums[kSums][kParts][kMaxRows][kSumsStride];
+  float bias[kBiases][16 * kGroups];
+  float sums[kSums][kParts][kMaxRows][sums_stride(kGroups)];
   uint64_t full[kSums], empty[kSums];
 };
 
 // kWhole: every warp has kTiles tiles of a row of tiles.
-template <class Layer, bool kWhole, int kParts, int kTiles, int kStages, int kBlocks>
+template <class Layer, bool kWhole, int kGroups, int kParts, int kTiles, int kStages, int kBlocks>
 __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Layer layer) {
   constexpr int kTileBytes = PackedExperts::kTileBytes, kScaleBytes = PackedExperts::kScaleBytes;
+  constexpr int kStride = sums_stride(kGroups);
   extern __shared__ __align__(128) uint4 memory[];
-  auto& shared   = *reinterpret_cast<Shared<kParts, kTiles>*>(memory);
+  auto& shared   = *reinterpret_cast<Shared<kGroups, kParts, kTiles>*>(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int across = static_cast<int>(w.depth / kTile), groups = static_cast<int>(w.rows / 16);
+  const int across = static_cast<int>(w.depth / kTile), strips = static_cast<int>(w.rows / (16 * kGroups));
   if (threadIdx.x == 0)
     for (int i = 0; i < kSums; ++i) {
       ptx::mbarrier_init(&shared.full[i], kParts);
@@ -187,16 +192,16 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
 
   if (Layer::kIdsFromPrevious) ptx::wait_for_previous();
   const ActiveExperts active(experts, slots);
-  const Share share(active, groups);
+  const Share share(active, strips);
 
   if (warp < kParts) {
     // Tiles warp, warp + kParts, ... of each row of tiles.
     const int tiles      = kWhole ? kTiles : (across - warp + kParts - 1) / kParts;
     const uint8_t* codes = w.tiles + warp * kTileBytes + lane * 16;
     const uint8_t* scale = w.scales + warp * kScaleBytes + (lane >> 2) * 4;
-    uint4 words[kStages][kTiles];
-    uint32_t scales[kStages][kTiles];
-    Walk ahead(share, groups, across);
+    uint4 words[kStages][kTiles][kGroups];
+    uint32_t scales[kStages][kTiles][kGroups];
+    Walk<kGroups> ahead(share, strips, across);
     const auto load = [&](int stage) {
       if (ahead.done()) return;
       const uint8_t* from_codes = codes + uint64_t{ahead.scales()} * 16;
@@ -204,8 +209,12 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
         if (j >= tiles) break;
-        words[stage][j]  = ptx::load_once(from_codes + j * (kParts * kTileBytes));
-        scales[stage][j] = __ldg(reinterpret_cast<const uint32_t*>(from_scale + j * (kParts * kScaleBytes)));
+#pragma unroll
+        for (int i = 0; i < kGroups; ++i) {
+          words[stage][j][i] = ptx::load_once(from_codes + j * (kParts * kTileBytes) + i * 512);
+          scales[stage][j][i] =
+              __ldg(reinterpret_cast<const uint32_t*>(from_scale + j * (kParts * kScaleBytes) + i * 32));
+        }
       }
       ahead.next();
     };
@@ -244,28 +253,37 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     const int column    = (lane & 3) * 2;
     uint32_t n          = 0;
     const auto multiply = [&](int stage) {
-      float sum[4] = {};
+      float sum[kGroups][4] = {};
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
         if (j >= tiles) break;
-        uint32_t of[4], a[4], b[2][4];
+        uint32_t b[2][4];
         ptx::load_matrices(b[0], points + j * sizeof(shared.rows[0][0]));
         ptx::load_matrices(b[1], (points ^ 64) + j * sizeof(shared.rows[0][0]));
-        unpack_scales(scales[stage][j], of);
-        const uint32_t of_steps[4] = {words[stage][j].x, words[stage][j].y, words[stage][j].z,
-                                      words[stage][j].w};
+        uint32_t of[kGroups][4];
+#pragma unroll
+        for (int i = 0; i < kGroups; ++i) unpack_scales(scales[stage][j][i], of[i]);
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
-          unpack_fragment(of_steps[s], of[s / 2], of[2 + s / 2], a);
           const uint32_t of_step[2] = {b[s / 2][s % 2 * 2], b[s / 2][s % 2 * 2 + 1]};
-          ptx::mma_16x8x16(sum, a, of_step);
+#pragma unroll
+          for (int i = 0; i < kGroups; ++i) {
+            const uint4& word       = words[stage][j][i];
+            const uint32_t steps[4] = {word.x, word.y, word.z, word.w};
+            uint32_t a[4];
+            unpack_fragment(steps[s], of[i][s / 2], of[i][2 + s / 2], a);
+            ptx::mma_16x8x16(sum[i], a, of_step);
+          }
         }
       }
       load(stage);
       ptx::mbarrier_wait(&shared.empty[n % kSums], (n / kSums + 1) % 2);
       float* const to = &shared.sums[n % kSums][warp][column][lane >> 2];
-      if (column < rows) to[0] = sum[0], to[8] = sum[2];
-      if (column + 1 < rows) to[kSumsStride] = sum[1], to[kSumsStride + 8] = sum[3];
+#pragma unroll
+      for (int i = 0; i < kGroups; ++i) {
+        if (column < rows) to[i * 16] = sum[i][0], to[i * 16 + 8] = sum[i][2];
+        if (column + 1 < rows) to[i * 16 + kStride] = sum[i][1], to[i * 16 + kStride + 8] = sum[i][3];
+      }
       __syncwarp();  // all lanes have stored, before one arrives for them
       if (lane == 0) ptx::mbarrier_arrive(&shared.full[n % kSums]);
       ++n;
@@ -285,13 +303,13 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     return;
   }
 
-  Walk ahead(share, groups, across), walk(share, groups, across);
+  Walk<kGroups> ahead(share, strips, across), walk(share, strips, across);
   int to          = 0;
   const auto copy = [&] {
     if (!ahead.done()) {
-      if (lane < 4)
+      if (lane < 4 * kGroups)
         ptx::cp_async_16(&shared.bias[to % kBiases][lane * 4],
-                         w.bias + int64_t{ahead.group()} * 16 + lane * 4);
+                         w.bias + int64_t{ahead.strip()} * (16 * kGroups) + lane * 4);
       ahead.next();
     }
     ptx::cp_async_commit();
@@ -302,15 +320,16 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
   if (!Layer::kIdsFromPrevious) ptx::wait_for_previous();
   ptx::let_next_begin();
 
-  // This lane's rows are lane % 8 and 8 on, of two columns.
-  int rows = 0, slot[2];
-  float weight[2];
+  // A lane adds up rows g and g + 8, g = lane % 8, of up to 2 kGroups pairs of a column and a group.
+  int rows = 0, slot[2 * kGroups];
+  float weight[2 * kGroups];
+  const auto pair      = [&](int c) { return (lane >> 3) + 4 * c; };
   const auto set_slots = [&](uint32_t of) {
     rows = __popc(of);
 #pragma unroll
-    for (int c = 0; c < 2; ++c)
-      if (lane / 8 + 4 * c < rows) {
-        slot[c]   = nth_bit(of, lane / 8 + 4 * c);
+    for (int c = 0; c < 2 * kGroups; ++c)
+      if (pair(c) < rows * kGroups) {
+        slot[c]   = nth_bit(of, pair(c) / kGroups);
         weight[c] = layer.weight(slot[c]);
       }
   };
@@ -321,29 +340,30 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     ptx::cp_async_wait<kBiases - 1>();
     __syncwarp();  // biases come by other lanes
     ptx::mbarrier_wait(&shared.full[n % kSums], n / kSums % 2);
-    float low[2] = {}, high[2] = {};
+    float low[2 * kGroups] = {}, high[2 * kGroups] = {};
 #pragma unroll
-    for (int c = 0; c < 2; ++c)
-      if ((lane >> 3) + 4 * c < rows)
+    for (int c = 0; c < 2 * kGroups; ++c)
+      if (pair(c) < rows * kGroups)
 #pragma unroll
         for (int part = 0; part < kParts; ++part) {
-          const float* sums = &shared.sums[n % kSums][part][(lane >> 3) + 4 * c][lane & 7];
+          const float* sums =
+              &shared.sums[n % kSums][part][pair(c) / kGroups][pair(c) % kGroups * 16 + (lane & 7)];
           low[c] += sums[0];
           high[c] += sums[8];
         }
     __syncwarp();  // all lanes have read
     if (lane == 0) ptx::mbarrier_arrive(&shared.empty[n % kSums]);
-    const int first_row = walk.group() % groups * 16;
+    const int first_row = walk.strip() % strips * (16 * kGroups);
 #pragma unroll
-    for (int c = 0; c < 2; ++c)
-      if ((lane >> 3) + 4 * c < rows)
-        layer.store(w, shared.bias[n % kBiases] - first_row, first_row + (lane & 7), slot[c], low[c], high[c],
-                    weight[c]);
+    for (int c = 0; c < 2 * kGroups; ++c)
+      if (pair(c) < rows * kGroups)
+        layer.store(w, shared.bias[n % kBiases] - first_row, first_row + pair(c) % kGroups * 16 + (lane & 7),
+                    slot[c], low[c], high[c], weight[c]);
     __syncwarp();  // all lanes have used the biases
   }
 }
 
-template <int kParts, int kTiles, int kStages, int kBlocks, class Layer>
+template <int kGroups, int kParts, int kTiles, int kStages, int kBlocks, class Layer>
 void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedExperts& w, const Layer& layer,
             StreamRef stream) {
   const int64_t slots = experts.size();
@@ -357,13 +377,15 @@ void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedE
   const int blocks = kBlocks * multiprocessors();
   FATHOM_EXPECT(blocks >= kMaxSlots,
                 "experts of few rows: the GPU has fewer multiprocessors than experts may be active");
-  const bool whole          = w.depth == kParts * kTiles * kTile;
-  const auto kernel         = whole ? experts_few_kernel<Layer, true, kParts, kTiles, kStages, kBlocks>
-                                    : experts_few_kernel<Layer, false, kParts, kTiles, kStages, kBlocks>;
-  using Memory              = Shared<kParts, kTiles>;
+  const bool whole  = w.depth == kParts * kTiles * kTile;
+  const auto kernel = whole ? experts_few_kernel<Layer, true, kGroups, kParts, kTiles, kStages, kBlocks>
+                            : experts_few_kernel<Layer, false, kGroups, kParts, kTiles, kStages, kBlocks>;
+  using Memory      = Shared<kGroups, kParts, kTiles>;
   static const bool allowed = [] {
-    allow_shared_memory(experts_few_kernel<Layer, true, kParts, kTiles, kStages, kBlocks>, sizeof(Memory));
-    allow_shared_memory(experts_few_kernel<Layer, false, kParts, kTiles, kStages, kBlocks>, sizeof(Memory));
+    allow_shared_memory(experts_few_kernel<Layer, true, kGroups, kParts, kTiles, kStages, kBlocks>,
+                        sizeof(Memory));
+    allow_shared_memory(experts_few_kernel<Layer, false, kGroups, kParts, kTiles, kStages, kBlocks>,
+                        sizeof(Memory));
     return true;
   }();
   static_cast<void>(allowed);
@@ -379,7 +401,7 @@ void experts_up_few(View<const bf16, 2> x, View<const int32_t, 2> experts, const
   FATHOM_EXPECT(x.extent(0) == experts.extent(0) && a.extent(0) == experts.size() &&
                     a.extent(1) == w1.rows / 2 && a.contiguous(),
                 "experts_up_few: x is [T, H], a [T top_k, units], contiguous");
-  launch<9, 5, 2, 2>(
+  launch<2, 9, 5, 1, 2>(
       x, experts, w1,
       Up{.top_k = static_cast<int>(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()},
       stream);
@@ -390,9 +412,9 @@ void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, Vie
   FATHOM_EXPECT(a.extent(0) == experts.size() && weights.size() == experts.size() && weights.contiguous() &&
                     slots.extent(0) == experts.size() && slots.contiguous() && slots.extent(1) <= w2.rows,
                 "experts_down_few: a and slots have T top_k rows, weights are [T, top_k], contiguous");
-  launch<9, 5, 2, 2>(a, experts, w2,
-                      Down{.weights = weights.data(), .slots = slots.data(), .hidden = slots.extent(1)},
-                      stream);
+  launch<2, 9, 5, 1, 2>(a, experts, w2,
+                        Down{.weights = weights.data(), .slots = slots.data(), .hidden = slots.extent(1)},
+                        stream);
 }
 
 }  // namespace fathom::kernels

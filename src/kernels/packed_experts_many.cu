@@ -140,7 +140,7 @@ void launch_for_rows(View<const bf16, 2> x, const ExpertRows& rows, const Packed
   if (x.extent(0) == 0) return;
   const int64_t twice = 2 * x.extent(0);
   if (twice <= 16 * w.experts) return launch_experts<Shape<16, 2, 1, 3, 5, 2>>(x, rows, w, stores, stream);
-  if (twice <= 32 * w.experts) return launch_experts<Shape<32, 2, 1, 3, 4, 2>>(x, rows, w, stores, stream);
+  if (twice <= 32 * w.experts) return launch_experts<Shape<32, 4, 1, 4, 4, 1>>(x, rows, w, stores, stream);
   if (twice <= 64 * w.experts) return launch_experts<Shape<64, 2, 2, 3, 4, 1>>(x, rows, w, stores, stream);
   launch_experts<Shape<128, 2, 2, 2, 4, 1>>(x, rows, w, stores, stream);
 }

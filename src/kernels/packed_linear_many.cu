@@ -1,6 +1,9 @@
 // Items are (groups of W, rows of x). Where they are fewer than the multiprocessors could take, several
 // blocks share one, each a part of K, and add up through each other's shared memory. Main loop, flops and
 // bytes: packed_many.cuh.
+//
+// A row's result depends on its weights and on itself, and by T and the GPU's number of multiprocessors on
+// how many parts there are: one order of summation for all rows of a call.
 #include <algorithm>
 #include <array>
 
@@ -95,16 +98,6 @@ void launch_dense(View<const bf16, 2> x, const PackedMatrix& w, const Store& sto
                      parts > 1 ? items * parts : std::min<int64_t>(items, clusters[1]), parts, stream);
 }
 
-// Items of 128 or 256 rows: the larger ones are read faster from L2, the smaller ones fill the last round of
-// blocks better.
-bool large_items(int64_t groups, int64_t rows) {
-  const auto rounds = [&](int64_t columns) {
-    const int64_t items = (groups + 1) / 2 * ((rows + columns - 1) / columns);
-    return (items + multiprocessors() - 1) / multiprocessors() * columns;
-  };
-  return rounds(256) <= rounds(128);
-}
-
 template <class Store>
 void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, StreamRef stream) {
   const int64_t rows = x.extent(0);
@@ -112,15 +105,8 @@ void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& 
   if (rows == 0) return;
   if (rows <= 16) return launch_dense<Shape<16, 2, 1, 1, 6, 2>>(x, w, store, stream);
   if (rows <= 32) return launch_dense<Shape<32, 2, 1, 1, 11, 1>>(x, w, store, stream);
-  if (rows <= 64) {
-    // Larger items read less of x, if there are enough of them, in their largest number of parts.
-    if (w.rows / kTile / 4 * kMostParts >= multiprocessors())
-      return launch_dense<Shape<64, 2, 2, 1, 5, 1>>(x, w, store, stream);
-    return launch_dense<Shape<64, 2, 1, 1, 9, 1>>(x, w, store, stream);
-  }
-  if (rows <= 128 || !large_items(w.rows / kTile, rows))
-    return launch_dense<Shape<128, 2, 1, 1, 7, 1>>(x, w, store, stream);
-  launch_dense<Shape<256, 2, 1, 1, 4, 1>>(x, w, store, stream);
+  if (rows <= 64) return launch_dense<Shape<64, 3, 1, 1, 6, 1>>(x, w, store, stream);
+  launch_dense<Shape<128, 3, 1, 1, 5, 1>>(x, w, store, stream);
 }
 
 template <bool kAdd>

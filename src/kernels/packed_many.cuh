@@ -10,8 +10,9 @@
 // tile.
 //
 // flops   2 of a weight and a row of x, for all kColumns rows even where fewer are there
-// limit   few rows: bytes of weights; many: tensor cores, as long as x and W come from L2 in time: 48 KiB
-//         for 2 * 128 * 256 * 64 flops in bf16, 25 KiB in MXFP4
+// limit   few rows: bytes of weights, and in MXFP4 the instructions that unpack them; many: tensor cores, as
+//         long as x and W come from L2 in time: for each 64 columns 40 KiB make 192 x 128 sums in bf16, 25
+//         KiB make 256 x 128 in MXFP4
 #pragma once
 
 #include <cuda.h>
@@ -43,13 +44,11 @@ struct Shape {
 
   static constexpr int kGroups    = kGroupsEach * kWarpgroups;
   static constexpr int kConsumers = 128 * kWarpgroups;  // threads that multiply
-  // The two warps that load are the first of a warpgroup where registers go from that to the others: of the
-  // 65536 / threads that each has at first.
+  // Where registers go from one warpgroup to the others, the two warps that load are its first.
   static constexpr bool kMoveRegisters = kBlocks == 1;
   static constexpr int kThreads        = kConsumers + (kMoveRegisters ? 128 : 64);
-  static constexpr int kLoadRegisters = 56, kRegisters = kWarpgroups == 2   ? 224
-                                                         : kWarpgroups == 3 ? 152
-                                                                            : 104;
+  static constexpr int kAtFirst = 65536 / kThreads / 8 * 8, kLoadRegisters = 56,
+                       kRegisters = (kAtFirst * (kWarpgroups + 1) - kLoadRegisters) / kWarpgroups / 8 * 8;
 
   static constexpr int kBoxRows   = kColumns <= 64 ? 16 : kColumns / 2;  // boxes without a row are not loaded
   static constexpr int kBoxBytes  = kBoxRows * kStep * 2;
@@ -193,9 +192,9 @@ __device__ void load_x(const CUtensorMap& x, const Work& work, const Ring<S, Til
   }
 }
 
-// What a warpgroup does: the sums of an item's groups `warpgroup`, `warpgroup` + 2, ... in d. All that
-// changes from tile to tile within a stage is known to the compiler: instructions are what unpacking is short
-// of.
+// What a warpgroup does: the sums of an item's groups `warpgroup`, `warpgroup` + kWarpgroups, ... in d. All
+// that changes from tile to tile within a stage is known to the compiler: instructions are what unpacking is
+// short of.
 template <class S, class Tiles>
 __device__ void multiply_item(const Item& item, const Ring<S, Tiles>& ring, Turn<S::kStages>& turn,
                               float (&d)[S::kGroupsEach][S::kColumns / 2]) {

@@ -30,6 +30,7 @@ constexpr int kBlocks  = 8;  // of a cluster
 constexpr int kWarps   = 16;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kLoads   = 7;  // vectors that a lane has on their way
+constexpr int kBrought = 4;  // the same, where more is to be held
 constexpr int kParts   = 8;  // of an interval
 
 // Tokens with a logit from some value on: how many, and their weights, of which the likeliest token's is 1.
@@ -231,13 +232,13 @@ struct Allowed {
 
 // Brings the row to shared memory.
 __device__ void bring(const Row& row) {
-  for (int base = lane(); base < row.vectors; base += 32 * kLoads) {
-    float4 v[kLoads];
+  for (int base = lane(); base < row.vectors; base += 32 * kBrought) {
+    float4 v[kBrought];
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i)
+    for (int i = 0; i < kBrought; ++i)
       if (base + 32 * i < row.vectors) v[i] = row.logits[base + 32 * i];
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i)
+    for (int i = 0; i < kBrought; ++i)
       if (base + 32 * i < row.vectors) reinterpret_cast<float4*>(row.slice)[base + 32 * i] = v[i];
   }
   __syncwarp();  // lanes read what others have brought
@@ -259,7 +260,6 @@ __device__ Allowed seek(Row& row, int least_count, double share, double& whole) 
     const Parts parts = totals(row, logits, cut, in.warp_from_end);
     if (whole == 0) whole = __shfl_sync(~0u, parts.of_row.weight, 0);
     in.narrow(parts, {share * whole, least_count});
-    __syncwarp();  // all lanes have read what some have overwritten
     if (in.from_floor.count - in.from_end.count <= 1 || nextafterf(in.floor, INFINITY) >= in.end) break;
 
     int inside = 0;

@@ -156,12 +156,7 @@ Latency measure_latency(const LatencyFlags& flags) {
   config.max_queued_requests = config.max_sequences;
   config.max_queued_tokens   = tokens;
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  config.loading = [&](int64_t done, int64_t total) {
-    display.show({.experiment = folder,
-                  .phase      = "weights, MB",
-                  .done       = static_cast<int>(done >> 20),
-                  .total      = static_cast<int>(total >> 20)});
-  };
+  config.loading            = loading_on(display, folder);
   const auto engine         = value_or_usage_error(engine::Engine::open(folder, config));
   const model::Config model = engine->checkpoint().config;
 

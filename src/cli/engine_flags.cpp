@@ -17,6 +17,16 @@ engine::EngineConfig EngineFlags::chosen() const {
   return baseline ? c.plain() : c;
 }
 
+std::function<void(int64_t, int64_t)> loading_on(ProgressDisplay& display, const std::string& model) {
+  return [&display, model](int64_t done, int64_t total) {
+    display.show({.experiment = model,
+                  .phase      = "weights to the GPU, MB",
+                  .done       = static_cast<int>(done >> 20),
+                  .total      = static_cast<int>(total >> 20)});
+    if (done >= total) display.clear();
+  };
+}
+
 void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   engine::EngineConfig& c = flags.config;
   const auto number       = [&](const char* name, auto& value, const char* help, int64_t least = 1) {
@@ -62,6 +72,7 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   off("--no-prefix-cache", c.prefix_cache, "Compute equal beginnings again");
   off("--no-chunked-prefill", c.chunked_prefill, "Prompts in one piece");
   off("--no-async-scheduling", c.async_scheduling, "Schedule between steps, not during them");
+  off("--no-graphs", c.graphs, "On a GPU, launch every kernel by itself");
   verb.add_flag("--baseline", flags.baseline, "All of them off: the plain engine to compare with")
       ->group("Engine");
 }

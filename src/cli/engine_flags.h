@@ -3,8 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 
+#include "cli/progress.h"
 #include "engine/config.h"
 
 namespace fathom::cli {
@@ -18,5 +21,9 @@ struct EngineFlags {
 };
 
 void add_engine_flags(CLI::App& verb, EngineFlags& flags);
+
+// EngineConfig::loading, shown on `display`, which must outlive it.
+std::function<void(int64_t done, int64_t total)> loading_on(ProgressDisplay& display,
+                                                            const std::string& model);
 
 }  // namespace fathom::cli

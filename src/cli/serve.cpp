@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include "cli/bundled_model.h"
 #include "cli/connections.h"
 #include "cli/engine_flags.h"
+#include "cli/progress.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
 #include "core/expect.h"
@@ -95,7 +97,10 @@ int serve_model(ServeFlags flags) {
   const auto server = value_or_usage_error(serve::HttpServer::listen(flags.http, api.handler()));
   fmt::print(stderr, "{} answers; loading {}\n", address_of(flags, server->port()), folder.string());
 
-  engine = value_or_usage_error(engine::Engine::open(folder, flags.engine.chosen()));
+  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
+  auto config                         = flags.engine.chosen();
+  config.loading                      = loading_on(display, folder.string());
+  engine                              = value_or_usage_error(engine::Engine::open(folder, config));
   const model::Checkpoint& checkpoint = engine->checkpoint();
   if (!checkpoint.tokenizer)
     throw UsageError(
@@ -118,11 +123,10 @@ int serve_model(ServeFlags flags) {
        .constraint   = [&](const serve::ConstraintRequest& request) { return constraints->make(request); },
        .metrics      = metrics.get()});
   fmt::print(stderr,
-             "{} is ready: {} thread{}, {} sequences at once, room for the keys and values of {} tokens\n"
+             "{} is ready on {}: {} sequences at once, room for the keys and values of {} tokens\n"
              "Chat on {}/ or through {}/v1; SIGTERM or Ctrl-C ends it, twice at once\n",
-             flags.names.front(), engine->threads(), engine->threads() == 1 ? "" : "s",
-             engine->config().max_sequences, engine->config().kv_tokens, address_of(flags, server->port()),
-             address_of(flags, server->port()));
+             flags.names.front(), engine->where(), engine->config().max_sequences, engine->config().kv_tokens,
+             address_of(flags, server->port()), address_of(flags, server->port()));
 
   signals.wait();
   const int64_t left = engine->stats().running + engine->stats().waiting;

@@ -35,6 +35,8 @@ struct EngineConfig {
   bool chunked_prefill = true;
   // The next step is scheduled while this one runs.
   bool async_scheduling = true;
+  // On a GPU, steps without prompts are replayed from graphs. Off: every kernel is launched by itself.
+  bool graphs = true;
   // Tokens drafted from what the sequence has said before, and verified all in one step; 0: none. The answer
   // is the same. Drafts need the last token, so steps are then scheduled one after the other.
   int64_t draft_tokens = 0;
@@ -58,8 +60,8 @@ struct EngineConfig {
   EngineConfig plain() const {
     EngineConfig config        = *this;
     config.continuous_batching = config.paged_kv = config.prefix_cache = false;
-    config.chunked_prefill = config.async_scheduling = false;
-    config.draft_tokens                              = 0;
+    config.chunked_prefill = config.async_scheduling = config.graphs = false;
+    config.draft_tokens                                              = 0;
     return config;
   }
   // An honest plain engine, to compare with.

@@ -137,7 +137,7 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     device_.enqueue_to_device(input_.data(), flights_[0].input.data(), input.bytes);
     compute(shape, 0);
     device_.synchronize();
-    graph_of(shape);
+    if (config_.graphs) graph_of(shape);
   }
 }
 
@@ -190,7 +190,7 @@ void GpuRunner::enqueue(const StepPlan& plan, Flight& flight) {
     const int64_t first_chosen = flight.chosen_rows;
     fill_rules(plan, pass, shape, input, flight);
     device_.enqueue_to_device(input_.data(), flight.input.data(), input.bytes);
-    if (shape.tiles == 0 && first_chosen == 0)
+    if (config_.graphs && shape.tiles == 0 && first_chosen == 0)
       FATHOM_CUDA(cudaGraphLaunch(graph_of(shape), stream));
     else
       compute(shape, first_chosen);

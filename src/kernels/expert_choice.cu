@@ -65,10 +65,9 @@ __device__ float value_of(uint32_t key) { return __uint_as_float(key >> 31 ? key
 
 // By one warp: lane l has the keys of experts 32 i + l, 0 where there is none.
 template <int kGroups>
-__device__ void choose(const Choose& o, int64_t row, uint32_t (&keys)[kGroups]) {
-  const bool padding = o.positions[row] < 0;
-  const int lane     = threadIdx.x % 32;
-  int32_t chosen     = -1;  // by lane k: the k-th
+__device__ void choose(const Choose& o, int64_t row, bool padding, uint32_t (&keys)[kGroups]) {
+  const int lane  = threadIdx.x % 32;
+  int32_t chosen  = -1;  // by lane k: the k-th
   float its_logit = 0, largest = 0;
   for (int k = 0; k < o.top_k; ++k) {
     uint32_t best = keys[0];
@@ -98,8 +97,8 @@ __device__ void choose(const Choose& o, int64_t row, uint32_t (&keys)[kGroups]) 
   o.weights[row * o.top_k + lane] = padding ? 0 : mine / total;
 }
 
-// Clusters take kRows rows at a time, by turns. kGroups * kGroup experts at most.
-template <int kGroups>
+// Clusters take kRows rows at a time, more than once if kTurns. kGroups * kGroup experts at most.
+template <int kGroups, bool kTurns>
 __global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose_kernel(const Choose o) {
   constexpr int kRowOfSums = kGroup + 8;  // lanes 4 g + t that write column 2 t of row g meet 32 banks
   __shared__ __align__(16) float squares_of_warps[kWarps][kRows], squares[2][kBlocks][kRows];
@@ -113,6 +112,8 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose
     for (uint64_t& barrier : squares_here) ptx::mbarrier_init(&barrier, 1);
     ptx::mbarrier_init(&products_here, 1);
     ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&squares_here[0], sizeof(squares[0]));
+    ptx::mbarrier_arrive_expect_tx(&products_here, sizeof(products));
   }
   __syncwarp();
   ptx::cluster_arrive();  // others may store here once they have waited
@@ -155,16 +156,12 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose
 
   int first_row = blockIdx.x / kBlocks * kRows;
   Pair x        = load(first_row);
-  for (int turn = 0; first_row < o.rows; ++turn, first_row += clusters * kRows) {
-    const Pair next = load(first_row + clusters * kRows);
-    // Others' stores may have come already: a phase does not end before this arrival. Those of the next
-    // turn's squares go to the other barrier; its products come when all blocks have this block's squares of
-    // that turn, and then it has chosen.
+  for (int turn = 0; kTurns ? first_row < o.rows : turn == 0; ++turn, first_row += clusters * kRows) {
+    Pair next;
+    if constexpr (kTurns) next = load(first_row + clusters * kRows);
+    const int own        = first_row + kOwn * rank + warp;  // the row to choose for, if warp < kOwn
+    const int position   = warp < kOwn && own < o.rows ? o.positions[own] : 0;
     uint64_t* const here = &squares_here[turn & 1];
-    if (threadIdx.x == 0) {
-      ptx::mbarrier_arrive_expect_tx(here, sizeof(squares[0]));
-      ptx::mbarrier_arrive_expect_tx(&products_here, sizeof(products));
-    }
 
     float of_low = 0, of_high = 0;
 #pragma unroll
@@ -193,6 +190,11 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose
                           ptx::address_in_block(ptx::shared_address(here), g));
     }
     ptx::mbarrier_wait(here, turn >> 1 & 1);
+    // Others' squares of the next turn may have come already: a phase does not end before this arrival. They
+    // have a barrier of their own; the next products come when all blocks have this block's next squares, and
+    // then it has chosen.
+    if (kTurns && threadIdx.x == 0)
+      ptx::mbarrier_arrive_expect_tx(&squares_here[turn + 1 & 1], sizeof(squares[0]));
     of_low = of_high = 0;
 #pragma unroll
     for (int r = 0; r < kBlocks; ++r) {
@@ -247,7 +249,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose
 
     if (warp >= kOwn) continue;
     ptx::mbarrier_wait(&products_here, turn & 1);  // also where there is no row: nobody leaves before
-    const int own = first_row + kOwn * rank + warp;
+    if (kTurns && threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(&products_here, sizeof(products));
     if (own >= o.rows) continue;
     uint32_t keys[kGroups];
 #pragma unroll
@@ -257,7 +259,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? kResident : 1) choose
       for (int r = 0; r < kBlocks; ++r) logit += products[r][warp][i * kGroup + lane];
       keys[i] = i * kGroup + lane < o.num_experts ? key_of(logit) : 0;
     }
-    choose<kGroups>(o, own, keys);
+    choose<kGroups>(o, own, position < 0, keys);
   }
 }
 
@@ -274,7 +276,7 @@ int resident_clusters() {
     config.attrs                                        = &cluster;
     config.numAttrs                                     = 1;
     int clusters                                        = 0;
-    FATHOM_CUDA(cudaOccupancyMaxActiveClusters(&clusters, choose_kernel<kGroups>, &config));
+    FATHOM_CUDA(cudaOccupancyMaxActiveClusters(&clusters, choose_kernel<kGroups, true>, &config));
     return std::max(clusters, 1);
   }();
   return count;
@@ -282,9 +284,10 @@ int resident_clusters() {
 
 template <int kGroups>
 void launch(const Choose& o, StreamRef stream) {
-  const int clusters = std::min<int>(resident_clusters<kGroups>(), blocks_for(o.rows, kRows));
-  launch_chained(choose_kernel<kGroups>, dim3(static_cast<unsigned>(clusters * kBlocks)), dim3(kThreads), 0,
-                 kBlocks, stream, o);
+  const int all      = static_cast<int>(blocks_for(o.rows, kRows)),
+            clusters = std::min(all, resident_clusters<kGroups>());
+  launch_chained(clusters < all ? choose_kernel<kGroups, true> : choose_kernel<kGroups, false>,
+                 dim3(static_cast<unsigned>(clusters * kBlocks)), dim3(kThreads), 0, kBlocks, stream, o);
 }
 
 bool of_vectors(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }

@@ -16,8 +16,7 @@
 //         + (e1 ^ m)), and no sum carries into one of those, nor into the other half.
 //
 // For 8 weights: 5 LOP3, 2 shifts, 1 IMAD, 4 HMUL2, and a quarter of the 4 instructions that make registers
-// of the scales of 32: 13 in all, of which 6.75 or, where shifts to the left are made by multiplying, 5.75 are
-// for the integer units, which take a warp in two cycles.
+// of the scales of 32: 13 in all. About 7 of them are for the integer units, which take a warp in two cycles.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,8 +1,6 @@
-// What becomes of a product W x, in the threads that have it: packed rows p and
-// p + 8 (p % 16 < 8) for one row t of x. Products with few rows and with many
-// end in these alike. Each first reads what it needs besides the product,
-// read(p, t), so that a thread with many products can have many reads under
-// way.
+// What becomes of a product W x, in the threads that have it: packed rows p and p + 8 (p % 16 < 8) for one
+// row t of x. Products with few rows and with many end in these alike. Each first reads what it needs besides
+// the product, read(p, t), so that a thread with many products can have many reads under way.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,25 +13,25 @@
 
 namespace fathom::kernels {
 
-__device__ inline void store_bf16(bf16 *to, float value) {
-  *reinterpret_cast<__nv_bfloat16 *>(to) = __float2bfloat16_rn(value);
+__device__ inline void store_bf16(bf16* to, float value) {
+  *reinterpret_cast<__nv_bfloat16*>(to) = __float2bfloat16_rn(value);
 }
 
-// y(t, p) = product + bias, or that added to y. Rows are those of the
-// checkpoint (RowOrder::plain), the first `rows` of them.
+// y(t, p) = product + bias, or that added to y. Rows are those of the checkpoint (RowOrder::plain), the first
+// `rows` of them.
 template <bool kAdd>
 struct StoreRows {
-  float *y;  // [T, stride]
+  float* y;  // [T, stride]
   int64_t stride;
   int64_t rows;
-  const float *bias;  // null: none
+  const float* bias;  // null: none
 
   struct Given {
     float low, high;  // bias, or that and y
   };
   __device__ Given read(int p, int t) const { return {read_one(p, t), read_one(p + 8, t)}; }
 
-  __device__ void operator()(int p, int t, float low, float high, const Given &given) const {
+  __device__ void operator()(int p, int t, float low, float high, const Given& given) const {
     if (p < rows) y[t * stride + p] = given.low + low;
     if (p + 8 < rows) y[t * stride + p + 8] = given.high + high;
   }
@@ -48,15 +46,14 @@ struct StoreRows {
   }
 };
 
-// Queries, keys and values of RowOrder::rotary_pairs, turned by their positions
-// (kernels/rope.h) and put where attention reads them: queries at q [T, query
-// heads, 64], keys and values in the cache. Heads of queries come first, then
-// those of keys, then those of values.
+// Queries, keys and values of RowOrder::rotary_pairs, turned by their positions (kernels/rope.h) and put
+// where attention reads them: queries at q [T, query heads, 64], keys and values in the cache. Heads of
+// queries come first, then those of keys, then those of values.
 struct StoreHeads {
-  const float *bias;     // [rows]
-  const float *turns;    // [T, 64]: 32 cosines, 32 sines
-  const int32_t *slots;  // [T]: page * 64 + place in the page; -1: the row is padding
-  bf16 *q;
+  const float* bias;     // [rows]
+  const float* turns;    // [T, 64]: 32 cosines, 32 sines
+  const int32_t* slots;  // [T]: page * 64 + place in the page; -1: the row is padding
+  bf16* q;
   KvTiles kv;
   int query_heads;
 
@@ -75,13 +72,13 @@ struct StoreHeads {
     return given;
   }
 
-  __device__ void operator()(int p, int t, float a, float b, const Given &given) const {
+  __device__ void operator()(int p, int t, float a, float b, const Given& given) const {
     const int head = p / 64, i = p % 64 / 16 * 8 + p % 8, kv_heads = static_cast<int>(kv.heads);
     a += given.bias[0];
     b += given.bias[1];
     const float first = a * given.cosine - b * given.sine, second = b * given.cosine + a * given.sine;
     if (head < query_heads) {
-      bf16 *to = q + (int64_t{t} * query_heads + head) * 64;
+      bf16* to = q + (int64_t{t} * query_heads + head) * 64;
       store_bf16(to + i, first);
       store_bf16(to + 32 + i, second);
       return;
@@ -89,7 +86,7 @@ struct StoreHeads {
     const int slot = given.slot;
     if (slot < 0) return;
     const bool keys = head < query_heads + kv_heads;
-    bf16 *tile =
+    bf16* tile =
         keys ? kv.keys(slot / 64, head - query_heads) : kv.values(slot / 64, head - query_heads - kv_heads);
     store_bf16(tile + KvTiles::at(slot % 64, i), first);
     store_bf16(tile + KvTiles::at(slot % 64, 32 + i), second);
@@ -97,13 +94,12 @@ struct StoreHeads {
   __device__ void operator()(int p, int t, float a, float b) const { (*this)(p, t, a, b, read(p, t)); }
 };
 
-// The first layer of expert e: a(t, u) = g sigmoid(alpha g) (l + 1), with the
-// gate g and the linear part l of unit u clamped (kernels/experts.h). `t` is a
-// row of the expert layer's rows, one for each token and expert.
+// The first layer of expert e: a(t, u) = g sigmoid(alpha g) (l + 1), with the gate g and the linear part l of
+// unit u clamped (kernels/experts.h). `t` is a row of the expert layer's rows, one for each token and expert.
 struct StoreGated {
-  bf16 *a;  // [rows, units], units the padded number
+  bf16* a;  // [rows, units], units the padded number
   int64_t units;
-  const float *bias;  // of expert e
+  const float* bias;  // of expert e
   float times;        // PackedExperts::times
   float limit, alpha;
 
@@ -112,7 +108,7 @@ struct StoreGated {
   };
   __device__ Given read(int p, int) const { return {bias[p], bias[p + 8]}; }
 
-  __device__ void operator()(int p, int t, float gate, float linear, const Given &given) const {
+  __device__ void operator()(int p, int t, float gate, float linear, const Given& given) const {
     const float g = fminf(gate * times + given.gate, limit);
     const float l = fminf(fmaxf(linear * times + given.linear, -limit), limit);
     store_bf16(a + t * units + p / 16 * 8 + p % 8, __fdividef(g, 1 + __expf(-alpha * g)) * (l + 1));
@@ -122,12 +118,11 @@ struct StoreGated {
   }
 };
 
-// The second layer of expert e, times the weight that the token gives it:
-// y(slot, p).
+// The second layer of expert e, times the weight that the token gives it: y(slot, p).
 struct StoreWeighted {
-  float *y;  // [slots, hidden]
+  float* y;  // [slots, hidden]
   int64_t hidden;
-  const float *bias;  // of expert e
+  const float* bias;  // of expert e
   float times;
 
   struct Given {
@@ -137,7 +132,7 @@ struct StoreWeighted {
     return {p < hidden ? bias[p] : 0.0f, p + 8 < hidden ? bias[p + 8] : 0.0f};
   }
 
-  __device__ void operator()(int p, int slot, float low, float high, float weight, const Given &given) const {
+  __device__ void operator()(int p, int slot, float low, float high, float weight, const Given& given) const {
     if (p < hidden) y[slot * hidden + p] = weight * (low * times + given.low);
     if (p + 8 < hidden) y[slot * hidden + p + 8] = weight * (high * times + given.high);
   }

@@ -2,16 +2,18 @@
 // rows are its 8 columns.
 //
 // What costs time is the way from the experts' ids, which the kernel before has just written, to the first
-// weights, and whatever keeps weights from being under way all the time. So blocks stay, one to a
-// multiprocessor, each with an equal part of all groups of 16 rows of all experts that have a row; which
-// those are a block finds out by itself, from the ids that a warp's lanes hold. Every worker warp has its own
-// part of the columns, whose rows' fragments stay in its registers from one group to the next, and its own
-// ring of copies, kStages groups deep, that only it waits for: no barrier stands between memory and products.
+// weights, and whatever keeps weights from being under way all the time. So there are only as many blocks as
+// the GPU has room for, each with an equal part of the strips of all experts that have a row; which those are
+// a block finds out by itself, from the ids that a warp's lanes hold. Every worker warp has its own part of
+// the columns. It keeps the rows' columns in its own part of shared memory, and has the weights of its next
+// strip on their way to registers while it waits for nobody: no barrier stands between memory and products.
 // Its sums go to one more warp, which adds them in the order of the parts and stores. The second layer's
 // weights do not wait for the first layer's end.
 //
-// bytes   17/32 a weight; the rows, once for each multiprocessor, from L2
-// instructions  for 32 weights of a lane 56 to unpack, 4 HMMA, and some 8 to copy, load and count
+// bytes   17/32 a weight; the rows, once for each block, from L2
+// instructions  for 32 weights of a lane 52 to unpack, 4 HMMA, and 14 (strips of two groups of 16 rows) to 20
+//         (of one) to load, count and hand over. That keeps an H200 busy about as long as the weights take
+//         from memory, and the two overlap, but not fully.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -27,6 +29,9 @@ namespace fathom::kernels {
 namespace {
 
 constexpr int kMaxRows = 8, kMaxSlots = 32;
+// Worker warps of a block, and how many tiles of a row of tiles each has at most: 45 are 2880 columns. Sums
+// depend on these, and are the same for all shapes of strips and blocks.
+constexpr int kParts = 9, kTiles = 5;
 
 // The first layer reads for a slot the row of its token.
 struct Up {
@@ -101,7 +106,7 @@ __device__ inline int nth_bit(uint32_t bits, int n) {
   return __ffs(bits) - 1;
 }
 
-// A block's strips of rows, an equal part of all, of at most two experts: there are at least as many blocks
+// A block's strips, an equal part of all, of at most two experts: there are at least as many blocks
 // as experts.
 struct Share {
   Active first, second;
@@ -165,7 +170,7 @@ __host__ __device__ constexpr int sums_stride(int groups) { return 16 * groups +
 constexpr int kSums   = 2;  // strips whose sums are on their way
 constexpr int kBiases = 4;  // strips whose biases are
 
-template <int kGroups, int kParts, int kTiles>
+template <int kGroups>
 struct Shared {
   uint4 rows[kParts][kTiles][kMaxRows][8];  // of each warp's tiles; piece c of row r is at c ^ r
   float bias[kBiases][16 * kGroups];
@@ -174,13 +179,13 @@ struct Shared {
 };
 
 // kWhole: every warp has kTiles tiles of a row of tiles.
-template <class Layer, bool kWhole, int kGroups, int kParts, int kTiles, int kStages, int kBlocks>
+template <class Layer, bool kWhole, int kGroups, int kBlocks>
 __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Layer layer) {
   constexpr int kTileBytes = PackedExperts::kTileBytes, kScaleBytes = PackedExperts::kScaleBytes;
   constexpr int kStride = sums_stride(kGroups);
   extern __shared__ __align__(128) uint4 memory[];
-  auto& shared   = *reinterpret_cast<Shared<kGroups, kParts, kTiles>*>(memory);
+  auto& shared   = *reinterpret_cast<Shared<kGroups>*>(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int across = static_cast<int>(w.depth / kTile), strips = static_cast<int>(w.rows / (16 * kGroups));
   if (threadIdx.x == 0)
@@ -199,10 +204,10 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     const int tiles      = kWhole ? kTiles : (across - warp + kParts - 1) / kParts;
     const uint8_t* codes = w.tiles + warp * kTileBytes + lane * 16;
     const uint8_t* scale = w.scales + warp * kScaleBytes + (lane >> 2) * 4;
-    uint4 words[kStages][kTiles][kGroups];
-    uint32_t scales[kStages][kTiles][kGroups];
+    uint4 words[kTiles][kGroups];
+    uint32_t scales[kTiles][kGroups];
     Walk<kGroups> ahead(share, strips, across);
-    const auto load = [&](int stage) {
+    const auto load = [&] {
       if (ahead.done()) return;
       const uint8_t* from_codes = codes + uint64_t{ahead.scales()} * 16;
       const uint8_t* from_scale = scale + ahead.scales();
@@ -211,15 +216,14 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
         if (j >= tiles) break;
 #pragma unroll
         for (int i = 0; i < kGroups; ++i) {
-          words[stage][j][i] = ptx::load_once(from_codes + j * (kParts * kTileBytes) + i * 512);
-          scales[stage][j][i] =
+          words[j][i] = ptx::load_once(from_codes + j * (kParts * kTileBytes) + i * 512);
+          scales[j][i] =
               __ldg(reinterpret_cast<const uint32_t*>(from_scale + j * (kParts * kScaleBytes) + i * 32));
         }
       }
       ahead.next();
     };
-#pragma unroll
-    for (int stage = 0; stage < kStages; ++stage) load(stage);
+    load();
     if (!Layer::kIdsFromPrevious) ptx::wait_for_previous();
     ptx::let_next_begin();
 
@@ -252,7 +256,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     };
     const int column    = (lane & 3) * 2;
     uint32_t n          = 0;
-    const auto multiply = [&](int stage) {
+    const auto multiply = [&] {
       float sum[kGroups][4] = {};
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
@@ -262,13 +266,13 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
         ptx::load_matrices(b[1], (points ^ 64) + j * sizeof(shared.rows[0][0]));
         uint32_t of[kGroups][4];
 #pragma unroll
-        for (int i = 0; i < kGroups; ++i) unpack_scales(scales[stage][j][i], of[i]);
+        for (int i = 0; i < kGroups; ++i) unpack_scales(scales[j][i], of[i]);
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
           const uint32_t of_step[2] = {b[s / 2][s % 2 * 2], b[s / 2][s % 2 * 2 + 1]};
 #pragma unroll
           for (int i = 0; i < kGroups; ++i) {
-            const uint4& word       = words[stage][j][i];
+            const uint4& word       = words[j][i];
             const uint32_t steps[4] = {word.x, word.y, word.z, word.w};
             uint32_t a[4];
             unpack_fragment(steps[s], of[i][s / 2], of[i][2 + s / 2], a);
@@ -276,7 +280,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
           }
         }
       }
-      load(stage);
+      load();
       ptx::mbarrier_wait(&shared.empty[n % kSums], (n / kSums + 1) % 2);
       float* const to = &shared.sums[n % kSums][warp][column][lane >> 2];
 #pragma unroll
@@ -288,17 +292,13 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
       if (lane == 0) ptx::mbarrier_arrive(&shared.full[n % kSums]);
       ++n;
     };
-    // Expert by expert; group n is in stage n % kStages, which has to be a constant.
 #pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       const uint32_t until = which == 0 ? share.until[0] : share.until[1];
       if (n == until) continue;
       load_rows(which == 0 ? share.first.slots : share.second.slots);
 #pragma unroll 1
-      for (uint32_t base = n / kStages * kStages; base < until; base += kStages)
-#pragma unroll
-        for (int stage = 0; stage < kStages; ++stage)
-          if (base + stage == n && n < until) multiply(stage);
+      while (n < until) multiply();
     }
     return;
   }
@@ -363,35 +363,36 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
   }
 }
 
-template <int kGroups, int kParts, int kTiles, int kStages, int kBlocks, class Layer>
+template <bool kWhole, int kGroups, int kBlocks, class Layer>
+void launch_shape(const Rows& rows, const int32_t* experts, int slots, const PackedExperts& w,
+                  const Layer& layer, StreamRef stream) {
+  constexpr auto kKernel    = experts_few_kernel<Layer, kWhole, kGroups, kBlocks>;
+  static const bool allowed = (allow_shared_memory(kKernel, sizeof(Shared<kGroups>)), true);
+  static_cast<void>(allowed);
+  const int blocks = kBlocks * multiprocessors();
+  FATHOM_EXPECT(blocks >= kMaxSlots,
+                "experts of few rows: the GPU has fewer multiprocessors than experts may be active");
+  launch_chained(kKernel, blocks, 32 * kParts + 32, sizeof(Shared<kGroups>), stream, rows, experts, slots, w,
+                 layer);
+}
+
+template <class Layer>
 void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedExperts& w, const Layer& layer,
             StreamRef stream) {
-  const int64_t slots = experts.size();
-  FATHOM_EXPECT(experts.extent(0) <= kMaxRows && slots <= kMaxSlots && experts.contiguous(),
+  FATHOM_EXPECT(experts.extent(0) <= kMaxRows && experts.size() <= kMaxSlots && experts.contiguous(),
                 "experts of few rows: experts [T, top_k] are contiguous, at most 8 tokens and 32 in all");
   FATHOM_EXPECT(x.stride(1) == 1 && x.stride(0) % 8 == 0 && x.extent(1) % 8 == 0 && x.extent(1) <= w.depth,
                 "experts of few rows: rows of whole 16 bytes, at most w.depth columns");
   FATHOM_EXPECT(w.bias != nullptr && w.depth <= kParts * kTiles * kTile,
                 "experts of few rows: with biases, and at most 2880 columns");
-  if (slots == 0 || w.rows == 0) return;
-  const int blocks = kBlocks * multiprocessors();
-  FATHOM_EXPECT(blocks >= kMaxSlots,
-                "experts of few rows: the GPU has fewer multiprocessors than experts may be active");
-  const bool whole  = w.depth == kParts * kTiles * kTile;
-  const auto kernel = whole ? experts_few_kernel<Layer, true, kGroups, kParts, kTiles, kStages, kBlocks>
-                            : experts_few_kernel<Layer, false, kGroups, kParts, kTiles, kStages, kBlocks>;
-  using Memory      = Shared<kGroups, kParts, kTiles>;
-  static const bool allowed = [] {
-    allow_shared_memory(experts_few_kernel<Layer, true, kGroups, kParts, kTiles, kStages, kBlocks>,
-                        sizeof(Memory));
-    allow_shared_memory(experts_few_kernel<Layer, false, kGroups, kParts, kTiles, kStages, kBlocks>,
-                        sizeof(Memory));
-    return true;
-  }();
-  static_cast<void>(allowed);
-  launch_chained(kernel, blocks, 32 * kParts + 32, sizeof(Memory), stream,
-                 Rows{x.data(), x.stride(0), static_cast<int>(x.extent(1))}, experts.data(),
-                 static_cast<int>(slots), w, layer);
+  if (experts.size() == 0 || w.rows == 0) return;
+  const Rows rows{x.data(), x.stride(0), static_cast<int>(x.extent(1))};
+  const auto slots = static_cast<int>(experts.size());
+  if (w.depth < kParts * kTiles * kTile)
+    return launch_shape<false, 2, 2>(rows, experts.data(), slots, w, layer, stream);
+  // One token's experts are little work: smaller strips divide it better.
+  if (experts.extent(0) == 1) return launch_shape<true, 1, 3>(rows, experts.data(), slots, w, layer, stream);
+  launch_shape<true, 2, 2>(rows, experts.data(), slots, w, layer, stream);
 }
 
 }  // namespace
@@ -401,10 +402,9 @@ void experts_up_few(View<const bf16, 2> x, View<const int32_t, 2> experts, const
   FATHOM_EXPECT(x.extent(0) == experts.extent(0) && a.extent(0) == experts.size() &&
                     a.extent(1) == w1.rows / 2 && a.contiguous(),
                 "experts_up_few: x is [T, H], a [T top_k, units], contiguous");
-  launch<2, 9, 5, 1, 2>(
-      x, experts, w1,
-      Up{.top_k = static_cast<int>(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()},
-      stream);
+  launch(x, experts, w1,
+         Up{.top_k = static_cast<int>(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()},
+         stream);
 }
 
 void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, View<const float, 2> weights,
@@ -412,9 +412,8 @@ void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, Vie
   FATHOM_EXPECT(a.extent(0) == experts.size() && weights.size() == experts.size() && weights.contiguous() &&
                     slots.extent(0) == experts.size() && slots.contiguous() && slots.extent(1) <= w2.rows,
                 "experts_down_few: a and slots have T top_k rows, weights are [T, top_k], contiguous");
-  launch<2, 9, 5, 1, 2>(a, experts, w2,
-                        Down{.weights = weights.data(), .slots = slots.data(), .hidden = slots.extent(1)},
-                        stream);
+  launch(a, experts, w2, Down{.weights = weights.data(), .slots = slots.data(), .hidden = slots.extent(1)},
+         stream);
 }
 
 }  // namespace fathom::kernels

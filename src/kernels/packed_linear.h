@@ -56,7 +56,8 @@ void project_heads_few(View<const bf16, 2> x, const PackedMatrix& w, const Heads
 void project_add_few(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);
 void project_few(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);
 
-// Any T from 1 on, best where there are many.
+// Any T from 1 on, best where there are many. A row's result does not depend on the other rows, but the order
+// of summation depends on T and on the GPU.
 void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
                         StreamRef stream);
 void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);

@@ -103,8 +103,8 @@ void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& 
   const int64_t rows = x.extent(0);
   FATHOM_EXPECT(x.extent(1) == w.depth, "products of many rows: x is [T, padded depth of the weights]");
   if (rows == 0) return;
-  if (rows <= 16) return launch_dense<Shape<16, 2, 1, 1, 6, 2>>(x, w, store, stream);
-  if (rows <= 32) return launch_dense<Shape<32, 2, 1, 1, 11, 1>>(x, w, store, stream);
+  if (rows <= 16) return launch_dense<Shape<16, 3, 1, 1, 8, 1>>(x, w, store, stream);
+  if (rows <= 32) return launch_dense<Shape<32, 3, 1, 1, 7, 1>>(x, w, store, stream);
   if (rows <= 64) return launch_dense<Shape<64, 3, 1, 1, 6, 1>>(x, w, store, stream);
   launch_dense<Shape<128, 3, 1, 1, 5, 1>>(x, w, store, stream);
 }

@@ -164,7 +164,7 @@ struct Row {
     __syncthreads();  // of_warps is complete
     Total sum;
     if (static_cast<int>(threadIdx.x) < n * kBlocks)
-#pragma unroll 4
+#pragma unroll 8
       for (int w = 0; w < kWarps; ++w) {
         const TotalOfWarp of_warp = of_warps[w][threadIdx.x % n];
         sum.weight += static_cast<double>(of_warp.weight);
@@ -207,7 +207,7 @@ __device__ Parts totals(Row& row, int logits, float first, TotalOfWarp more) {
   parts.of_warp          = {__shfl_sync(~0u, parts.of_warp.weight, holder) + more.weight,
                             __shfl_sync(~0u, parts.of_warp.count, holder) + more.count};
   const Total* of_blocks = row.meet(kParts, parts.of_warp);
-#pragma unroll 2
+#pragma unroll 8
   for (int b = 0; b < kBlocks; ++b) {
     parts.of_row.weight += of_blocks[b * kParts + lane() % kParts].weight;
     parts.of_row.count += of_blocks[b * kParts + lane() % kParts].count;
@@ -263,12 +263,18 @@ __device__ Allowed seek(Row& row, int least_count, double share, double& whole) 
     if (in.from_floor.count - in.from_end.count <= 1 || nextafterf(in.floor, INFINITY) >= in.end) break;
 
     int inside = 0;
-    for (int i = lane(); i - lane() < logits; i += 32) {
-      const float logit  = i < logits ? row.slice[i] : -INFINITY;
-      const bool stays   = logit >= in.floor && logit < in.end;
-      const uint32_t all = __ballot_sync(~0u, stays);  // and nobody writes before all have read
-      if (stays) row.slice[inside + __popc(all & ((1u << lane()) - 1))] = logit;
-      inside += __popc(all);
+    for (int base = lane(); base - lane() < logits; base += 32 * kBrought) {
+      float logit[kBrought];
+#pragma unroll
+      for (int i = 0; i < kBrought; ++i)
+        logit[i] = base + 32 * i < logits ? row.slice[base + 32 * i] : -INFINITY;
+#pragma unroll
+      for (int i = 0; i < kBrought; ++i) {
+        const bool stays   = logit[i] >= in.floor && logit[i] < in.end;
+        const uint32_t all = __ballot_sync(~0u, stays);  // and nobody writes before all have read
+        if (stays) row.slice[inside + __popc(all & ((1u << lane()) - 1))] = logit[i];
+        inside += __popc(all);
+      }
     }
     logits = inside;
     __syncwarp();  // lanes read what others have written

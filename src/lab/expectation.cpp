@@ -79,7 +79,9 @@ Result<std::vector<Expectation>> read_expectations(const std::string& results, c
   const fs::path folder = machine.empty() ? fs::path(results) : fs::path(results) / machine;
   for (fs::recursive_directory_iterator entry(folder, none), end; !none && entry != end;
        entry.increment(none))
-    if (entry->path().extension() == ".json") paths.push_back(entry->path().string());
+    // Records lie in the folders of chapters; what is beside those is none.
+    if (entry->path().extension() == ".json" && entry.depth() >= (machine.empty() ? 2 : 1))
+      paths.push_back(entry->path().string());
   std::sort(paths.begin(), paths.end());
   std::vector<Expectation> expectations;
   for (const std::string& path : paths) {

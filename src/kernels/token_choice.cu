@@ -30,7 +30,6 @@ constexpr int kBlocks  = 8;  // of a cluster
 constexpr int kWarps   = 16;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kLoads   = 7;  // vectors that a lane has on their way
-constexpr int kBrought = 4;  // the same, where more is to be held
 constexpr int kParts   = 8;  // of an interval
 
 // Tokens with a logit from some value on: how many, and their weights, of which the likeliest token's is 1.
@@ -137,15 +136,14 @@ struct Row {
 
   __device__ float weight(float logit) const { return ptx::exp2_approximate((logit - most) * scale); }
 
-  // 16 bytes for each of n parts from this block's threads below n * kBlocks, thread i that of part i % n, to
-  // every block; returns where those of block b lie: [b * kParts + part].
+  // 16 bytes for each of n parts to every block, those of part w by warp w: `mine` is the same in its first
+  // kBlocks lanes. Returns where those of block b lie: [b * kParts + part].
   __device__ const Total* exchange(int n, Total mine) {
     const int now = turn & 1;
-    if (static_cast<int>(threadIdx.x) < n * kBlocks) {
-      const int to           = threadIdx.x / n;
-      const uint32_t address = ptx::shared_address(&shared.of_blocks[now][block()][threadIdx.x % n]);
-      ptx::store_to_block(ptx::address_in_block(address, to), *reinterpret_cast<const float4*>(&mine),
-                          ptx::address_in_block(ptx::shared_address(&shared.here[now]), to));
+    if (warp() < n && lane() < kBlocks) {
+      const uint32_t address = ptx::shared_address(&shared.of_blocks[now][block()][warp()]);
+      ptx::store_to_block(ptx::address_in_block(address, lane()), *reinterpret_cast<const float4*>(&mine),
+                          ptx::address_in_block(ptx::shared_address(&shared.here[now]), lane()));
     }
     // Others' stores may have come before: the phase does not end before this arrival. Those of the next
     // exchange, by blocks that have all of this one, go to the other barrier.
@@ -157,60 +155,89 @@ struct Row {
   }
 
   // The warps' totals of n parts, lane j those of part j, added up and exchanged. The warps' own are in
-  // of_warps() until the next but one.
+  // of_warp() until the next but one.
   __device__ const Total* meet(int n, TotalOfWarp mine) {
     TotalOfWarp(&of_warps)[kWarps][kParts] = shared.of_warps[turn & 1];
     if (lane() < n) of_warps[warp()][lane()] = mine;
     __syncthreads();  // of_warps is complete
     Total sum;
-    if (static_cast<int>(threadIdx.x) < n * kBlocks)
-#pragma unroll 8
-      for (int w = 0; w < kWarps; ++w) {
-        const TotalOfWarp of_warp = of_warps[w][threadIdx.x % n];
-        sum.weight += static_cast<double>(of_warp.weight);
-        sum.count += of_warp.count;
+    if (warp() < n) {
+      const TotalOfWarp of_warp = of_warps[lane() % kWarps][warp()];
+      sum                       = {static_cast<double>(of_warp.weight), of_warp.count};
+#pragma unroll
+      for (int other = kWarps / 2; other > 0; other /= 2) {
+        sum.weight += __shfl_xor_sync(~0u, sum.weight, other);
+        sum.count += __shfl_xor_sync(~0u, sum.count, other);
       }
+    }
     return exchange(n, sum);
   }
   __device__ TotalOfWarp of_warp(int w) const { return shared.of_warps[(turn - 1) & 1][w][0]; }
 };
 
-// Of the first logits in shared memory, and `more` of the warp's, lane j asks for those from its `first` on;
-// lanes are alike by 8. Halves of the warp add up half of the parts each: there are registers for no more.
+// Counts a logit, and its weight, where it is not below `from`.
+__device__ void add(TotalOfWarp& total, float logit, float weight, float from) {
+  asm("{\n"
+      ".reg .pred in;\n"
+      "setp.ge.f32 in, %2, %3;\n"
+      "@in add.f32 %0, %0, %4;\n"
+      "@in add.s32 %1, %1, 1;\n"
+      "}"
+      : "+f"(total.weight), "+r"(total.count)
+      : "f"(logit), "f"(from), "f"(weight));
+}
+
+__device__ TotalOfWarp from_lane(TotalOfWarp total, int source) {
+  return {__shfl_sync(~0u, total.weight, source), __shfl_sync(~0u, total.count, source)};
+}
+__device__ TotalOfWarp with_lane(TotalOfWarp mine, TotalOfWarp theirs, int other) {
+  return {mine.weight + __shfl_xor_sync(~0u, theirs.weight, other),
+          mine.count + __shfl_xor_sync(~0u, theirs.count, other)};
+}
+
+// Of the logits in shared memory, the first `logits` of each lane's (every 32nd), and of `more` of the
+// warp's; lane j asks for those from its `first` on, lanes are alike by 8. Halves of the warp add up half of
+// the parts each: there are registers for no more.
 __device__ Parts totals(Row& row, int logits, float first, TotalOfWarp more) {
   constexpr int kHalf = 16, kOwn = kParts / 2;
+  static_assert(kOwn == 4);
   float from[kOwn];
   TotalOfWarp own[kOwn];
 #pragma unroll
   for (int j = 0; j < kOwn; ++j) from[j] = __shfl_sync(~0u, first, lane() / kHalf * kOwn + j);
-  for (int i = lane() % kHalf; i < logits; i += kHalf) {
-    const float logit = row.slice[i], w = row.weight(logit);
 #pragma unroll
-    for (int j = 0; j < kOwn; ++j)
-      if (logit >= from[j]) {
-        own[j].weight += w;
-        ++own[j].count;
-      }
-  }
-  Parts parts{.first = first};
+  for (int half = 0; half < 2; ++half) {
+    const int column = lane() % kHalf + half * kHalf;
+    const int last   = __shfl_sync(~0u, logits, column) * 32;
+#pragma unroll 4
+    for (int i = 0; i < last; i += 32) {
+      const float logit = row.slice[i + column], w = row.weight(logit);
 #pragma unroll
-  for (int j = 0; j < kOwn; ++j) {
-#pragma unroll
-    for (int other = kHalf / 2; other > 0; other /= 2) {
-      own[j].weight += __shfl_xor_sync(~0u, own[j].weight, other);
-      own[j].count += __shfl_xor_sync(~0u, own[j].count, other);
+      for (int j = 0; j < kOwn; ++j) add(own[j], logit, w, from[j]);
     }
   }
-  static_assert(kOwn == 4);
-  parts.of_warp          = lane() & 2 ? (lane() & 1 ? own[3] : own[2]) : (lane() & 1 ? own[1] : own[0]);
-  const int holder       = lane() % kParts / kOwn * kHalf + lane() % kOwn;
-  parts.of_warp          = {__shfl_sync(~0u, parts.of_warp.weight, holder) + more.weight,
-                            __shfl_sync(~0u, parts.of_warp.count, holder) + more.count};
+  // Over the half, each of its lanes with fewer parts: in the end lane 4 j has part j.
+  const bool upper = lane() & 8, later = lane() & 4;
+  const TotalOfWarp a   = with_lane(upper ? own[2] : own[0], upper ? own[0] : own[2], 8);
+  const TotalOfWarp b   = with_lane(upper ? own[3] : own[1], upper ? own[1] : own[3], 8);
+  const TotalOfWarp c   = with_lane(later ? b : a, later ? a : b, 4);
+  const TotalOfWarp two = with_lane(c, c, 2);
+  Parts parts{.first = first, .of_warp = from_lane(with_lane(two, two, 1), lane() % kParts * 4)};
+  parts.of_warp.weight += more.weight;
+  parts.of_warp.count += more.count;
+
   const Total* of_blocks = row.meet(kParts, parts.of_warp);
-#pragma unroll 8
-  for (int b = 0; b < kBlocks; ++b) {
-    parts.of_row.weight += of_blocks[b * kParts + lane() % kParts].weight;
-    parts.of_row.count += of_blocks[b * kParts + lane() % kParts].count;
+  constexpr int kGroups  = 32 / kParts;  // of lanes, with every kGroups-th block each
+#pragma unroll
+  for (int b = lane() / kParts; b < kBlocks; b += kGroups) {
+    const Total of_block = of_blocks[b * kParts + lane() % kParts];
+    parts.of_row.weight += of_block.weight;
+    parts.of_row.count += of_block.count;
+  }
+#pragma unroll
+  for (int other = kParts; other < 32; other *= 2) {
+    parts.of_row.weight += __shfl_xor_sync(~0u, parts.of_row.weight, other);
+    parts.of_row.count += __shfl_xor_sync(~0u, parts.of_row.count, other);
   }
   return parts;
 }
@@ -230,18 +257,16 @@ struct Allowed {
   }
 };
 
-// Brings the row to shared memory.
-__device__ void bring(const Row& row) {
-  for (int base = lane(); base < row.vectors; base += 32 * kBrought) {
-    float4 v[kBrought];
-#pragma unroll
-    for (int i = 0; i < kBrought; ++i)
-      if (base + 32 * i < row.vectors) v[i] = row.logits[base + 32 * i];
-#pragma unroll
-    for (int i = 0; i < kBrought; ++i)
-      if (base + 32 * i < row.vectors) reinterpret_cast<float4*>(row.slice)[base + 32 * i] = v[i];
-  }
-  __syncwarp();  // lanes read what others have brought
+// Has the row brought to shared memory. It is there for the lane that waits for its copies, and after that
+// and a
+// __syncwarp() for the others.
+__device__ void begin_bringing(const Row& row) {
+  for (int i = lane(); i < row.vectors; i += 32) ptx::cp_async_16(row.slice + 4 * i, row.logits + i);
+  ptx::cp_async_commit();
+}
+__device__ void end_bringing() {
+  ptx::cp_async_wait<0>();
+  __syncwarp();
 }
 
 // Where a row is cut first, in natural logarithms of weights: what lies below the first is of no weight; the
@@ -249,10 +274,10 @@ __device__ void bring(const Row& row) {
 __constant__ float kFirstLogs[kParts] = {-30.5f, -17, -12, -9, -6.5f, -4.5f, -2.5f, -1};
 
 // The fewest of the likeliest tokens that are `least_count`, and have `share` of the weight `whole` (0: of
-// all); `whole` becomes their weight. What lies outside of the interval leaves shared memory.
+// all); `whole` becomes their weight. The row is in shared memory; what lies outside of the interval leaves
+// it.
 __device__ Allowed seek(Row& row, int least_count, double share, double& whole) {
-  bring(row);
-  int logits   = 4 * row.vectors;  // in shared memory
+  int logits   = (4 * row.vectors - lane() + 31) / 32;  // in shared memory, of this lane
   float cut    = fmaxf(row.most + kFirstLogs[lane() % kParts] * row.shared.rule.temperature, -FLT_MAX);
   Interval& in = row.shared.sought[warp()];
   in           = {.end = nextafterf(row.most, INFINITY)};
@@ -260,26 +285,21 @@ __device__ Allowed seek(Row& row, int least_count, double share, double& whole) 
     const Parts parts = totals(row, logits, cut, in.warp_from_end);
     if (whole == 0) whole = __shfl_sync(~0u, parts.of_row.weight, 0);
     in.narrow(parts, {share * whole, least_count});
-    if (in.from_floor.count - in.from_end.count <= 1 || nextafterf(in.floor, INFINITY) >= in.end) break;
+    const float floor = in.floor, end = in.end;
+    const double width = static_cast<double>(fminf(end, FLT_MAX)) - static_cast<double>(floor);
+    cut                = static_cast<float>(floor + width * (lane() % kParts) / kParts);
+    const bool parted =
+        __any_sync(~0u, cut > floor && cut < end);  // else all that is left is equal to the floor
+    if (in.from_floor.count - in.from_end.count <= 1 || !parted) break;
 
-    int inside = 0;
-    for (int base = lane(); base - lane() < logits; base += 32 * kBrought) {
-      float logit[kBrought];
-#pragma unroll
-      for (int i = 0; i < kBrought; ++i)
-        logit[i] = base + 32 * i < logits ? row.slice[base + 32 * i] : -INFINITY;
-#pragma unroll
-      for (int i = 0; i < kBrought; ++i) {
-        const bool stays   = logit[i] >= in.floor && logit[i] < in.end;
-        const uint32_t all = __ballot_sync(~0u, stays);  // and nobody writes before all have read
-        if (stays) row.slice[inside + __popc(all & ((1u << lane()) - 1))] = logit[i];
-        inside += __popc(all);
-      }
+    int left = 0;
+#pragma unroll 4
+    for (int i = 0; i < logits; ++i) {
+      const float logit = row.slice[32 * i + lane()];
+      if (logit >= floor && logit < end) row.slice[32 * left++ + lane()] = logit;
     }
-    logits = inside;
+    logits = left;
     __syncwarp();  // lanes read what others have written
-    const double width = static_cast<double>(fminf(in.end, FLT_MAX)) - static_cast<double>(in.floor);
-    cut                = static_cast<float>(in.floor + width * (lane() % kParts) / kParts);
   }
   const double wanted = whole;
   whole               = in.from_floor.weight;
@@ -295,13 +315,22 @@ __device__ Allowed seek(Row& row, int least_count, double share, double& whole) 
   return {.least = in.floor, .ties = ties};
 }
 
-// Which tokens may come.
+// Which tokens may come. The row is in shared memory then.
 __device__ Allowed allowed_by_rule(Row& row, int vocabulary) {
   const TokenRule& rule = row.shared.rule;
   Allowed allowed;
   double whole = 0;
-  if (rule.top_k > 0 && rule.top_k < vocabulary) allowed = seek(row, rule.top_k, 0, whole);
-  if (rule.top_p < 1) allowed = allowed.and_of(seek(row, 0, rule.top_p, whole));
+  end_bringing();
+  if (rule.top_k > 0 && rule.top_k < vocabulary) {
+    allowed = seek(row, rule.top_k, 0, whole);
+    begin_bringing(row);
+    end_bringing();
+  }
+  if (rule.top_p < 1) {
+    allowed = allowed.and_of(seek(row, 0, rule.top_p, whole));
+    begin_bringing(row);
+    end_bringing();
+  }
   if (rule.min_p > 0) {
     const double least = row.most + rule.temperature * log(static_cast<double>(rule.min_p));
     allowed            = allowed.and_of({.least = __double2float_ru(least)});
@@ -355,8 +384,11 @@ __device__ int draw(Row& row, const Allowed& allowed) {
   for (int i = first; i < last; ++i) {
     const float4 v = vectors[i];
 #pragma unroll
-    for (int c = 0; c < 4; ++c)
-      if (allowed.holds(at(v, c), left)) weight += row.weight(at(v, c));
+    for (int c = 0; c < 4; ++c) {
+      const float logit = at(v, c);
+      const bool holds  = allowed.ties == INT_MAX ? logit >= allowed.least : allowed.holds(logit, left);
+      weight += holds ? row.weight(logit) : 0;
+    }
   }
   const Total* of_blocks = row.meet(1, {over_warp(weight), 0});
   const double of_block  = lane() < kBlocks ? of_blocks[lane() * kParts].weight : 0;
@@ -437,12 +469,13 @@ __global__ void __launch_bounds__(kThreads, 2) choose_kernel(const float* logits
   ptx::let_next_begin();
   ptx::wait_for_previous();
 
+  if (rules[r].temperature > 0) begin_bringing(row);
   const uint64_t of_warp = likeliest_of(row, vocabulary);
   if (lane() == 0) shared.bests[warp()] = of_warp;
   __syncthreads();      // bests and rule are complete, and here is initialised
   ptx::cluster_wait();  // in the other blocks too
   uint64_t likeliest = 0;
-  if (threadIdx.x < kBlocks)
+  if (warp() == 0)
     for (const uint64_t best : shared.bests) likeliest = max(likeliest, best);
   const Total* of_blocks = row.exchange(1, {__longlong_as_double(static_cast<long long>(likeliest)), 0});
   for (int b = 0; b < kBlocks; ++b)
@@ -460,8 +493,7 @@ __global__ void __launch_bounds__(kThreads, 2) choose_kernel(const float* logits
   row.most              = value_of(key);
   row.scale             = fminf(1.44269504f / rule.temperature, FLT_MAX);  // times 0 it is 0
   const Allowed allowed = allowed_by_rule(row, vocabulary);
-  bring(row);
-  const int drawn = draw(row, allowed);
+  const int drawn       = draw(row, allowed);
   if (drawn >= 0 && lane() == 0) id = drawn;
 }
 

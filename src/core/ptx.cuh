@@ -40,12 +40,6 @@ __device__ inline void cp_async_16(void* shared, const void* global) {
                : "memory");
 }
 
-// The same of 4 bytes, multiples of 4; through L1.
-__device__ inline void cp_async_4(void* shared, const void* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(shared)), "l"(global)
-               : "memory");
-}
-
 // The same, but only the first `bytes` (0 to 16) are read, and the rest becomes zero.
 __device__ inline void cp_async_16(void* shared, const void* global, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),

@@ -16,8 +16,6 @@
 //         from memory, and the two overlap, but not fully.
 #include <cuda_bf16.h>
 
-#include <algorithm>
-
 #include "core/launch.cuh"
 #include "core/multiprocessors.h"
 #include "core/ptx.cuh"

@@ -277,7 +277,8 @@ __constant__ float kFirstLogs[kParts] = {-30.5f, -17, -12, -9, -6.5f, -4.5f, -2.
 // all); `whole` becomes their weight. The row is in shared memory; what lies outside of the interval leaves
 // it.
 __device__ Allowed seek(Row& row, int least_count, double share, double& whole) {
-  int logits   = (4 * row.vectors - lane() + 31) / 32;  // in shared memory, of this lane
+  constexpr int kAtOnce = 4;
+  int logits            = (4 * row.vectors - lane() + 31) / 32;  // in shared memory, of this lane
   float cut    = fmaxf(row.most + kFirstLogs[lane() % kParts] * row.shared.rule.temperature, -FLT_MAX);
   Interval& in = row.shared.sought[warp()];
   in           = {.end = nextafterf(row.most, INFINITY)};
@@ -293,10 +294,14 @@ __device__ Allowed seek(Row& row, int least_count, double share, double& whole) 
     if (in.from_floor.count - in.from_end.count <= 1 || !parted) break;
 
     int left = 0;
-#pragma unroll 4
-    for (int i = 0; i < logits; ++i) {
-      const float logit = row.slice[32 * i + lane()];
-      if (logit >= floor && logit < end) row.slice[32 * left++ + lane()] = logit;
+    for (int base = 0; base < logits; base += kAtOnce) {
+      float logit[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        logit[i] = base + i < logits ? row.slice[32 * (base + i) + lane()] : -INFINITY;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (logit[i] >= floor && logit[i] < end) row.slice[32 * left++ + lane()] = logit[i];
     }
     logits = left;
     __syncwarp();  // lanes read what others have written
@@ -466,10 +471,11 @@ __global__ void __launch_bounds__(kThreads, 2) choose_kernel(const float* logits
           .slice   = reinterpret_cast<float*>(memory + sizeof(Shared)) + 4 * warp() * per_warp,
           .begin   = 4 * first,
           .vectors = min(per_warp, vocabulary / 4 - first)};
+  const bool drawn_from = rules[r].temperature > 0;
   ptx::let_next_begin();
   ptx::wait_for_previous();
 
-  if (rules[r].temperature > 0) begin_bringing(row);
+  if (drawn_from) begin_bringing(row);
   const uint64_t of_warp = likeliest_of(row, vocabulary);
   if (lane() == 0) shared.bests[warp()] = of_warp;
   __syncthreads();      // bests and rule are complete, and here is initialised
@@ -485,7 +491,8 @@ __global__ void __launch_bounds__(kThreads, 2) choose_kernel(const float* logits
   const auto key        = static_cast<uint32_t>(likeliest >> 32);
   const bool possible   = key > key_of(-INFINITY) && key < key_of(INFINITY);
   int32_t& id           = sampled[rule.place];
-  if (!possible || rule.temperature == 0) {
+  if (!possible || !drawn_from) {
+    if (drawn_from) end_bringing();  // nobody leaves before
     if (block() == 0 && threadIdx.x == 0)
       id = possible ? vocabulary - 1 - static_cast<int32_t>(static_cast<uint32_t>(likeliest)) : -1;
     return;

@@ -53,19 +53,24 @@ Status check(const EngineConfig& c) {
   return Ok{};
 }
 
-// The most tokens whose pages, of all layers, take no more than `bytes`.
+// Of the keys and values of all layers on a GPU, with so many tokens.
+double gpu_kv_bytes_of(int64_t kv_tokens, const model::Config& model, EngineConfig config) {
+  config.kv_tokens = kv_tokens;
+  const auto pages = pages_of(model, config);
+  double bytes     = 0;
+  for (const model::Attention kind : model.layers)
+    bytes += static_cast<double>(pages[kind == model::Attention::sliding ? kWindow : kFull]) *
+             static_cast<double>(gpu_page_bytes(model));
+  return bytes;
+}
+
+// The most tokens that take no more than `bytes` there.
 int64_t kv_tokens_in(int64_t bytes, const model::Config& model, const EngineConfig& config) {
-  EngineConfig at = config;
   int64_t fits = 0, too_many = bytes / config.page_size + 1;  // pages
   while (too_many - fits > 1) {
     const int64_t middle = fits + (too_many - fits) / 2;
-    at.kv_tokens         = middle * config.page_size;
-    const auto pages     = pages_of(model, at);
-    double wanted        = 0;
-    for (const model::Attention kind : model.layers)
-      wanted += static_cast<double>(pages[kind == model::Attention::sliding ? kWindow : kFull]) *
-                static_cast<double>(gpu_page_bytes(model));
-    (wanted <= static_cast<double>(bytes) ? fits : too_many) = middle;
+    const bool fit = gpu_kv_bytes_of(middle * config.page_size, model, config) <= static_cast<double>(bytes);
+    (fit ? fits : too_many) = middle;
   }
   return fits * config.page_size;
 }
@@ -74,18 +79,20 @@ int64_t kv_tokens_in(int64_t bytes, const model::Config& model, const EngineConf
 Result<EngineConfig> settle(const model::Checkpoint& checkpoint, EngineConfig c) {
   if (c.gpu)
     if (const Status can = gpu_can_run(checkpoint); !can) return can.error();
-  if (c.gpu && c.kv_tokens == 0) {
+  if (c.gpu) {
     EngineConfig known = c;
-    known.kv_tokens    = c.max_context;
+    if (c.kv_tokens == 0) known.kv_tokens = c.max_context;
     if (const Status good = check(known); !good) return good.error();
-    const int64_t bytes = gpu_kv_bytes(checkpoint.config, c);
-    c.kv_tokens         = bytes <= 0 ? 0 : kv_tokens_in(bytes, checkpoint.config, c);
-    if (c.kv_tokens < c.max_context)
+    const int64_t bytes = std::max<int64_t>(gpu_kv_bytes(checkpoint.config, c), 0);
+    if (c.kv_tokens == 0) c.kv_tokens = kv_tokens_in(bytes, checkpoint.config, c);
+    const int64_t wanted = std::max(c.kv_tokens, c.max_context);
+    const double needed  = gpu_kv_bytes_of(wanted, checkpoint.config, c);
+    if (c.kv_tokens < c.max_context || needed > static_cast<double>(bytes))
       return Error{fmt::format(
-          "beside weights and workspace, {:.2f} GB of the GPU's memory are left for keys and values, and one "
-          "sequence of {} tokens needs more: give less of --max-model-len or --max-num-batched-tokens, or "
+          "beside weights and workspace, {:.2f} GB of the GPU's memory are left for keys and values, and {} "
+          "tokens need {:.2f} GB: give less of --kv-tokens, --max-model-len or --max-num-batched-tokens, or "
           "more of --gpu-memory-utilization",
-          static_cast<double>(std::max<int64_t>(bytes, 0)) * 1e-9, c.max_context)};
+          static_cast<double>(bytes) * 1e-9, wanted, needed * 1e-9)};
   }
   if (const Status good = check(c); !good) return good.error();
   return c;

@@ -37,6 +37,8 @@ void pack_experts(View<const uint8_t, 4> blocks, View<const uint8_t, 3> scales, 
 
 // ---- products: T from 0 to 8, T top_k up to 32, weights of up to 2880 columns ----
 
+inline constexpr int64_t kMostFewColumns = 2880;  // of weights, w.depth
+
 // experts [T, top_k], contiguous, those of a token all different; -1: padding, whose rows of the results are
 // left as they are. Matrices and their rows are aligned to 16 bytes.
 

@@ -30,6 +30,7 @@ constexpr int kMaxRows = 8, kMaxSlots = 32;
 // Worker warps of a block, and how many tiles of a row of tiles each has at most: 45 are 2880 columns. Sums
 // depend on these, and are the same for all shapes of strips and blocks.
 constexpr int kParts = 9, kTiles = 5;
+static_assert(kParts * kTiles * kTile == kMostFewColumns);
 
 // The first layer reads for a slot the row of its token.
 struct Up {
@@ -381,12 +382,12 @@ void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedE
                 "experts of few rows: experts [T, top_k] are contiguous, at most 8 tokens and 32 in all");
   FATHOM_EXPECT(x.stride(1) == 1 && x.stride(0) % 8 == 0 && x.extent(1) % 8 == 0 && x.extent(1) <= w.depth,
                 "experts of few rows: rows of whole 16 bytes, at most w.depth columns");
-  FATHOM_EXPECT(w.bias != nullptr && w.depth <= kParts * kTiles * kTile,
+  FATHOM_EXPECT(w.bias != nullptr && w.depth <= kMostFewColumns,
                 "experts of few rows: with biases, and at most 2880 columns");
   if (experts.size() == 0 || w.rows == 0) return;
   const Rows rows{x.data(), x.stride(0), static_cast<int>(x.extent(1))};
   const auto slots = static_cast<int>(experts.size());
-  if (w.depth < kParts * kTiles * kTile)
+  if (w.depth < kMostFewColumns)
     return launch_shape<false, 2, 2>(rows, experts.data(), slots, w, layer, stream);
   // One token's experts are little work: smaller strips divide it better.
   if (experts.extent(0) == 1) return launch_shape<true, 1, 3>(rows, experts.data(), slots, w, layer, stream);

@@ -162,7 +162,10 @@ Status GpuWeights::check(const Config& c, const Weights& weights) {
   if (c.vocab_size % 4 != 0 || c.vocab_size > kernels::kMostTokens)
     return no(fmt::format("vocab_size is {}, and must be a multiple of 4 and at most {}", c.vocab_size,
                           kernels::kMostTokens));
-  if (c.hidden_size > 3072) return no(fmt::format("hidden_size is {}, and may be 3072", c.hidden_size));
+  for (const auto& [size, name] :
+       {std::pair{c.hidden_size, "hidden_size"}, {c.intermediate_size, "intermediate_size"}})
+    if (padded(size) > kernels::kMostFewColumns)
+      return no(fmt::format("{} is {}, and may be {}", name, size, kernels::kMostFewColumns));
   if (c.num_attention_heads % (4 * c.num_key_value_heads) != 0)
     return no(fmt::format("{} query heads share {} key-value heads, and 4 or 8 must share one",
                           c.num_attention_heads, c.num_key_value_heads));

@@ -198,8 +198,8 @@ def main():
     where = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     print(f"{args.shape}, {args.layers} layers, on {where}; torch {torch.__version__}, transformers "
           f"{transformers.__version__}")
-    print("log-probabilities, error against fp32: rms, max, median. The large ones are of other experts, chosen where\n"
-          "fp32 all but ties; the median knows nothing of them.")
+    print("log-probabilities, error against fp32: rms, max, median. An expert that is chosen otherwise, where fp32\n"
+          "all but ties, makes a large error; the median hardly feels it.")
     print(f"{'':26}{'pairs':>6}  {'ours':>22}  {'transformers bf16':>22}  {'with fp32 logits':>22}")
     for name, found in {**groups, "all": total}.items():
         columns = (" ".join(f"{value:.4f}" for value in found[n].values()) for n in ("ours", BF16, BF16_HEAD_FP32))

@@ -106,24 +106,33 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& folder
   if (!checkpoint) return checkpoint.error();
   auto owned       = std::make_unique<const model::Checkpoint>(std::move(checkpoint).value());
   const auto& kept = *owned;
-  return start(std::move(owned), kept, config);
+  return start(std::move(owned), kept, config, {});
 }
 
 Result<std::unique_ptr<Engine>> Engine::start(const model::Checkpoint& checkpoint,
                                               const EngineConfig& config) {
-  return start(nullptr, checkpoint, config);
+  return start(nullptr, checkpoint, config, {});
+}
+
+Result<std::unique_ptr<Engine>> Engine::start(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                                              const MakeRunner& make_runner) {
+  return start(nullptr, checkpoint, config, make_runner);
 }
 
 Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Checkpoint> owned,
-                                              const model::Checkpoint& checkpoint,
-                                              const EngineConfig& config) {
+                                              const model::Checkpoint& checkpoint, const EngineConfig& config,
+                                              const MakeRunner& make_runner) {
   const auto settled = settle(checkpoint, config);
   if (!settled) return settled.error();
-  return std::unique_ptr<Engine>(new Engine(std::move(owned), checkpoint, *settled));
+  const auto ours = [&](const std::array<int64_t, kGroups>& pages) {
+    return (settled->gpu ? make_gpu_runner : make_cpu_runner)(checkpoint, *settled, pages);
+  };
+  return std::unique_ptr<Engine>(
+      new Engine(std::move(owned), checkpoint, *settled, make_runner ? make_runner : ours));
 }
 
 Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
-               const EngineConfig& config)
+               const EngineConfig& config, const MakeRunner& make_runner)
     : owned_(std::move(owned)),
       checkpoint_(checkpoint),
       config_(config),
@@ -135,8 +144,7 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                // Nobody outside can make two prefixes that hash to the same.
                .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32}),
       scheduler_(config, blocks_),
-      runner_((config.gpu ? make_gpu_runner : make_cpu_runner)(
-          checkpoint, config, {blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})) {
+      runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})) {
   stats_.pages = counted_.pages = blocks_.pages();
   thread_                       = std::thread([this] { loop(); });
 }

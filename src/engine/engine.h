@@ -2,9 +2,11 @@
 // thread schedules, a ModelRunner computes, listeners are told.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,6 +33,10 @@ class Engine final : public Generator {
   // `checkpoint` must outlive it.
   static Result<std::unique_ptr<Engine>> start(const model::Checkpoint& checkpoint,
                                                const EngineConfig& config);
+  // On a runner of the caller's, who gets how many pages there are of either kind.
+  using MakeRunner = std::function<std::unique_ptr<ModelRunner>(const std::array<int64_t, kGroups>& pages)>;
+  static Result<std::unique_ptr<Engine>> start(const model::Checkpoint& checkpoint,
+                                               const EngineConfig& config, const MakeRunner& make_runner);
   // Ends what is left as cancelled.
   ~Engine() override;
 
@@ -63,9 +69,9 @@ class Engine final : public Generator {
 
   static Result<std::unique_ptr<Engine>> start(std::unique_ptr<const model::Checkpoint> owned,
                                                const model::Checkpoint& checkpoint,
-                                               const EngineConfig& config);
+                                               const EngineConfig& config, const MakeRunner& make_runner);
   Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
-         const EngineConfig& config);
+         const EngineConfig& config, const MakeRunner& make_runner);
 
   std::optional<Refusal> refusal(const Request& request) const;
   void loop();

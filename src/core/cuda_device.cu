@@ -12,6 +12,7 @@
 #include "core/arena.h"
 #include "core/cuda.h"
 #include "core/device.h"
+#include "core/philox.cuh"
 
 namespace fathom {
 
@@ -51,24 +52,6 @@ constexpr int kBlock            = 256;
 constexpr int64_t kStagingBytes = int64_t{32} << 20;
 constexpr uint32_t kUseOnDevice = 2;  // core/rng.cpp numbers the uses of a seed
 constexpr unsigned kLargestGrid = 1u << 20;
-
-__device__ uint4 philox_words(uint64_t counter, uint64_t seed) {
-  uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = kUseOnDevice,
-           c3 = 0;
-  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-#pragma unroll
-  for (int round = 0; round < 10; ++round) {
-    const uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
-    const uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
-    c0 = high1 ^ c1 ^ k0;
-    c1 = low1;
-    c2 = high0 ^ c3 ^ k1;
-    c3 = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return make_uint4(c0, c1, c2, c3);
-}
 
 __device__ double unit(uint32_t high, uint32_t low) {  // [0, 1) on a grid of 2^-52
   return static_cast<double>((static_cast<uint64_t>(high) << 32 | low) >> 12) * 0x1p-52;
@@ -122,7 +105,7 @@ __global__ void fill_kernel(T* out, int64_t n, uint64_t seed, Make make) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; 2 * i < n; i += step) {
     T pair[2];
-    make(philox_words(static_cast<uint64_t>(i), seed), pair);
+    make(philox(static_cast<uint64_t>(i), kUseOnDevice, seed), pair);
     out[2 * i] = pair[0];
     if (2 * i + 1 < n) out[2 * i + 1] = pair[1];
   }

@@ -20,6 +20,7 @@
 
 #include "core/cuda.h"
 #include "core/launch.cuh"
+#include "core/philox.cuh"
 #include "core/ptx.cuh"
 #include "kernels/token_choice.h"
 
@@ -101,20 +102,8 @@ __device__ float at(float4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i ==
 
 // In (0, 1): engine/sampler.cpp, of Philox's first two words (core/rng.h).
 __device__ double uniform(uint64_t seed, int64_t position) {
-  uint32_t c0 = static_cast<uint32_t>(position), c1 = static_cast<uint32_t>(position >> 32), c2 = 0, c3 = 0;
-  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-#pragma unroll
-  for (int round = 0; round < 10; ++round) {
-    const uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
-    const uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
-    c0 = high1 ^ c1 ^ k0;
-    c1 = low1;
-    c2 = high0 ^ c3 ^ k1;
-    c3 = low0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return (static_cast<double>((uint64_t{c1} << 32 | c0) >> 11) + 0.5) * 0x1p-53;
+  const uint4 words = philox(static_cast<uint64_t>(position), 0, seed);
+  return (static_cast<double>((uint64_t{words.y} << 32 | words.x) >> 11) + 0.5) * 0x1p-53;
 }
 
 template <class T>

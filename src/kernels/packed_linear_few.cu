@@ -17,7 +17,7 @@
 #include "core/launch.cuh"
 #include "core/ptx.cuh"
 #include "kernels/packed_epilogue.cuh"
-#include "kernels/packed_linear.h"
+#include "kernels/packed_linear.cuh"
 
 namespace fathom::kernels {
 namespace {
@@ -318,16 +318,7 @@ void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y,
 
 void project_heads_few(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
                        StreamRef stream) {
-  const int64_t rows = x.extent(0), heads = to.q.extent(1);
-  FATHOM_EXPECT(to.turns.extent(0) == rows && to.turns.extent(1) == kHeadDim && to.turns.contiguous() &&
-                    to.slots.extent(0) == rows && to.slots.contiguous() && to.q.extent(0) == rows &&
-                    to.q.extent(2) == kHeadDim && to.q.contiguous(),
-                "project_heads: turns is [T, 64], slots [T], q [T, query heads, 64]");
-  FATHOM_EXPECT(w.bias && w.rows == (heads + 2 * to.kv.heads) * kHeadDim,
-                "project_heads: the weights have a bias, and the rows of all heads");
-  launch(x, w,
-         StoreHeads{w.bias, to.turns.data(), to.slots.data(), to.q.data(), to.kv, static_cast<int>(heads)},
-         stream);
+  launch(x, w, store_heads(x, w, to), stream);
 }
 
 void project_add_few(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {

@@ -9,7 +9,7 @@
 
 #include "core/expect.h"
 #include "kernels/packed_epilogue.cuh"
-#include "kernels/packed_linear.h"
+#include "kernels/packed_linear.cuh"
 #include "kernels/packed_many.cuh"
 
 namespace fathom::kernels {
@@ -122,21 +122,7 @@ void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y,
 
 void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
                         StreamRef stream) {
-  const int64_t rows = x.extent(0);
-  FATHOM_EXPECT(to.turns.extent(0) == rows && to.turns.extent(1) == 64 && to.turns.contiguous() &&
-                    to.slots.extent(0) == rows && to.slots.contiguous() && to.q.extent(0) == rows &&
-                    to.q.extent(2) == kHeadDim && to.q.contiguous(),
-                "project_heads_many: turns is [T, 64], slots [T], q [T, query heads, 64]");
-  FATHOM_EXPECT(w.bias && w.rows == (to.q.extent(1) + 2 * to.kv.heads) * kHeadDim,
-                "project_heads_many: the weights have a bias, and the rows of all heads");
-  launch_for_rows(x, w,
-                  StoreHeads{.bias        = w.bias,
-                             .turns       = to.turns.data(),
-                             .slots       = to.slots.data(),
-                             .q           = to.q.data(),
-                             .kv          = to.kv,
-                             .query_heads = static_cast<int>(to.q.extent(1))},
-                  stream);
+  launch_for_rows(x, w, store_heads(x, w, to), stream);
 }
 
 void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {

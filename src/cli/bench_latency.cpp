@@ -276,8 +276,8 @@ void print(const LatencyFlags& flags, const Latency& seen) {
     fmt::print(
         "limits: prefill {:.4g} Gflop/s, decode the {:.4g} GB/s read from memory that doctor measured; a "
         "step "
-        "of one sequence touches {:.4g} MB\n",
-        seen.peak_flops.value_or(0) * 1e-9, *seen.read_bytes_per_s * 1e-9,
+        "of {} touches {:.4g} MB\n",
+        seen.peak_flops.value_or(0) * 1e-9, *seen.read_bytes_per_s * 1e-9, seen.batches.front().batch,
         seen.batches.front().step_bytes * 1e-6);
   else
     fmt::print("limits unknown: `fathom doctor` measures this machine\n");

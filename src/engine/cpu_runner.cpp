@@ -169,7 +169,7 @@ void CpuRunner::forward(const Piece& piece) {
 }
 
 void CpuRunner::sample(const Piece& piece) {
-  std::vector<Asking> asking;
+  std::vector<RowsToChoose> asking;
   std::vector<int32_t> rows;
   const auto answer = [&] {
     const auto R    = static_cast<int64_t>(rows.size());
@@ -177,13 +177,7 @@ void CpuRunner::sample(const Piece& piece) {
     model_.logits(View<const int32_t, 1>(rows.data(), {R}), logits_.as({R, vocab_size_}));
     forward_s_ += seconds_since(start);
     start = std::chrono::steady_clock::now();
-    threads_.run([&](int worker) {
-      for (auto a = static_cast<size_t>(worker); a < asking.size(); a += samplers_.size())
-        choose_from_rows(samplers_[static_cast<size_t>(worker)], plan_->entries[asking[a].entry],
-                         std::span(logits_.data() + asking[a].row * vocab_size_,
-                                   static_cast<size_t>(asking[a].rows * vocab_size_)),
-                         outputs_[asking[a].entry]);
-    });
+    choose_from_rows(asking, vocab_size_, threads_, samplers_);
     sample_s_ += seconds_since(start);
     asking.clear(), rows.clear();
   };
@@ -193,7 +187,9 @@ void CpuRunner::sample(const Piece& piece) {
     if (!entry.samples || last > piece.count) continue;
     const int64_t wanted = 1 + static_cast<int64_t>(entry.drafts.size());
     if (static_cast<int64_t>(rows.size()) + wanted > logit_rows_) answer();
-    asking.push_back({.entry = e, .row = static_cast<int64_t>(rows.size()), .rows = wanted});
+    asking.push_back({.entry  = &entry,
+                      .logits = logits_.data() + static_cast<int64_t>(rows.size()) * vocab_size_,
+                      .output = &outputs_[e]});
     for (int64_t r = last - wanted; r < last; ++r) rows.push_back(static_cast<int32_t>(r));
   }
   if (!asking.empty()) answer();

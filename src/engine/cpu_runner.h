@@ -45,11 +45,6 @@ class CpuRunner final : public ModelRunner {
     size_t entry    = 0;
     int64_t entries = 0;
   };
-  // Of logits: those of an entry's sampling rows.
-  struct Asking {
-    size_t entry = 0;
-    int64_t row = 0, rows = 0;
-  };
 
   void work();
   void run();

@@ -25,13 +25,10 @@ constexpr int64_t kSingleRows = 4;
 constexpr int64_t kReserveBytes = int64_t{1} << 30;
 
 int64_t single_rows_of(const EngineConfig& c) { return std::max(kSingleRows, c.draft_tokens + 1); }
-int64_t max_rows_of(const EngineConfig& c) {
-  const int64_t singles = c.max_sequences + c.draft_sequences * c.draft_tokens;
-  return std::max(c.step_tokens, padded_rows(singles));
-}
 int64_t max_chosen_of(const EngineConfig& c) {
   return padded_rows(c.max_sequences + c.draft_sequences * c.draft_tokens);
 }
+int64_t max_rows_of(const EngineConfig& c) { return std::max(c.step_tokens, max_chosen_of(c)); }
 
 // Of one pass, at most.
 GpuPassShape largest_shape(const EngineConfig& c) {
@@ -129,7 +126,7 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
   // before the first request is.
   for (int64_t rows = 1; rows <= max_chosen_; rows = padded_rows(rows + 1)) {
     const StepPlan nobody;
-    GpuPassShape shape = shape_of(nobody, {}, single_rows_, config_.max_context);
+    GpuPassShape shape = shape_of(nobody, {}, single_rows_, config_.max_context, max_chosen_);
     shape.rows = shape.single_rows = shape.sequences = shape.chosen = rows;
     const GpuPassInput input(shape, flights_[0].input.data());
     describe(nobody, {}, shape, input);
@@ -182,15 +179,16 @@ void GpuRunner::enqueue(const StepPlan& plan, Flight& flight) {
   bool first = true;
   for (const auto& pass : passes_of(plan, single_rows_, max_rows_)) {
     if (!first) FATHOM_CUDA(cudaStreamSynchronize(stream));  // its input has been read
-    first                    = false;
-    const GpuPassShape shape = shape_of(plan, pass, single_rows_, config_.max_context);
+    first                      = false;
+    const int64_t first_chosen = flight.chosen_rows;
+    const GpuPassShape shape =
+        shape_of(plan, pass, single_rows_, config_.max_context, max_chosen_ - first_chosen);
     const GpuPassInput input(shape, flight.input.data());
     FATHOM_EXPECT(input.bytes <= input_.size(), "a step's input is larger than was planned for");
     describe(plan, pass, shape, input);
-    const int64_t first_chosen = flight.chosen_rows;
     fill_rules(plan, pass, shape, input, flight);
     device_.enqueue_to_device(input_.data(), flight.input.data(), input.bytes);
-    if (config_.graphs && shape.tiles == 0 && first_chosen == 0)
+    if (config_.graphs && shape.tiles == 0 && first_chosen == 0 && shape.rows <= max_chosen_)
       FATHOM_CUDA(cudaGraphLaunch(graph_of(shape), stream));
     else
       compute(shape, first_chosen);
@@ -284,29 +282,23 @@ std::vector<StepOutput> GpuRunner::collect(const StepPlan& plan) {
 void GpuRunner::choose_on_host(const StepPlan& plan, const Flight& flight, std::vector<StepOutput>& outputs) {
   const auto start    = std::chrono::steady_clock::now();
   const int64_t vocab = model_config_.vocab_size;
-  std::vector<std::pair<size_t, int64_t>> asking;  // entries, and where their logits are
+  std::vector<RowsToChoose> asking;
   int64_t rows = 0;
-  for (size_t e = 0; e < outputs.size(); ++e) {
-    const StepEntry& entry = plan.entries[e];
-    if (!entry.sequence || flight.place[e] < 0 || !host_chooses(entry)) continue;
-    asking.emplace_back(e, rows);
-    rows += 1 + static_cast<int64_t>(entry.drafts.size());
-  }
-  if (host_logits_.size() < rows * vocab) host_logits_ = Buffer<float>(rows * vocab);
-  for (const auto& [e, row] : asking)
-    device_.to_host(host_logits_.data() + row * vocab, model_.logits_of(flight.place[e]),
-                    (1 + static_cast<int64_t>(plan.entries[e].drafts.size())) * vocab *
-                        static_cast<int64_t>(sizeof(float)));
-  threads_.run([&](int worker) {
-    for (auto a = static_cast<size_t>(worker); a < asking.size(); a += samplers_.size()) {
-      const auto& [e, row]   = asking[a];
-      const StepEntry& entry = plan.entries[e];
-      choose_from_rows(samplers_[static_cast<size_t>(worker)], entry,
-                       std::span(host_logits_.data() + row * vocab,
-                                 (1 + entry.drafts.size()) * static_cast<size_t>(vocab)),
-                       outputs[e]);
+  for (size_t e = 0; e < outputs.size(); ++e)
+    if (const StepEntry& entry = plan.entries[e];
+        entry.sequence && flight.place[e] >= 0 && host_chooses(entry)) {
+      asking.push_back({.entry = &entry, .logits = model_.logits_of(flight.place[e]), .output = &outputs[e]});
+      rows += 1 + static_cast<int64_t>(entry.drafts.size());
     }
-  });
+  if (host_logits_.size() < rows * vocab) host_logits_ = Buffer<float>(rows * vocab);
+  float* to = host_logits_.data();
+  for (RowsToChoose& its : asking) {
+    const int64_t size = (1 + static_cast<int64_t>(its.entry->drafts.size())) * vocab;
+    device_.to_host(to, its.logits, size * static_cast<int64_t>(sizeof(float)));
+    its.logits = to;
+    to += size;
+  }
+  choose_from_rows(asking, vocab, threads_, samplers_);
   sample_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

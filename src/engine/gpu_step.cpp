@@ -77,7 +77,7 @@ std::vector<std::vector<GpuPiece>> passes_of(const StepPlan& plan, int64_t singl
 }
 
 GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, int64_t single_rows,
-                      int64_t max_context) {
+                      int64_t max_context, int64_t logit_room) {
   GpuPassShape shape;
   int64_t longest = 0;
   for (const GpuPiece& piece : pass) {
@@ -93,7 +93,7 @@ GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, int6
   }
   shape.sequences = static_cast<int64_t>(pass.size());
   shape.columns   = pages_for(longest);
-  if (shape.tiles > 0) return shape;
+  if (shape.tiles > 0 || padded_rows(shape.rows) > logit_room) return shape;
   int64_t reach = kLeastReach;
   while (reach < longest) reach *= 2;
   shape.columns     = pages_for(std::min(reach, std::max(longest, max_context)));

@@ -52,9 +52,10 @@ struct GpuPiece {
 // by one, first, then prompts, which may be cut.
 std::vector<std::vector<GpuPiece>> passes_of(const StepPlan& plan, int64_t single_rows, int64_t max_rows);
 
-// The shape of a pass. Without prompts it is rounded up, to one of few.
+// The shape of a pass. Without prompts it is rounded up, to one of few in which every row's token is wanted,
+// as long as there is room for the logits of so many rows.
 GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, int64_t single_rows,
-                      int64_t max_context);
+                      int64_t max_context, int64_t logit_room);
 
 // Fills in what the host knows: all but `source` and `rules`. Padding is marked as such.
 void describe(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPassShape& shape,

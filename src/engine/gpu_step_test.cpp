@@ -11,7 +11,7 @@
 namespace fathom::engine {
 namespace {
 
-constexpr int64_t kSingle = 4;
+constexpr int64_t kSingle = 4, kLogitRoom = 512;
 
 // Sequences with a page for each block in both groups, those of sequence s from 100 s and 1000 + 100 s on.
 class GpuSteps : public testing::Test {
@@ -35,7 +35,7 @@ class GpuSteps : public testing::Test {
     std::unique_ptr<GpuPassInput> input;
   };
   static Described described(const StepPlan& plan, const std::vector<GpuPiece>& pass, int64_t context) {
-    Described d{.shape = shape_of(plan, pass, kSingle, context)};
+    Described d{.shape = shape_of(plan, pass, kSingle, context, kLogitRoom)};
     const int64_t bytes = GpuPassInput(d.shape, nullptr).bytes;
     d.memory.resize(static_cast<size_t>(bytes), std::byte{0x5A});
     d.input = std::make_unique<GpuPassInput>(d.shape, d.memory.data());
@@ -104,12 +104,28 @@ TEST_F(GpuSteps, ShapesOfDecodingDependOnRowsAndReachAlone) {
     plan.entries.push_back({.sequence = &sequence(1000 + s), .first = 999 + s, .rows = 1, .samples = s != 1});
   const auto shape = [&](int64_t first) {
     plan.entries[2].first = first;
-    return shape_of(plan, passes_of(plan, kSingle, 64)[0], kSingle, 3000);
+    return shape_of(plan, passes_of(plan, kSingle, 64)[0], kSingle, 3000, kLogitRoom);
   };
   EXPECT_EQ(shape(1023).longest(), 1024);
   EXPECT_EQ(shape(1024).longest(), 2048);
   EXPECT_EQ(shape(2048).longest(), 3008) << "no further than a context, in whole pages";
   EXPECT_EQ(shape(5).chosen, 4) << "as many as there are rows, whoever samples";
+}
+
+// Many prompts of a few rows: more rows than there may be tokens to choose.
+TEST_F(GpuSteps, ShapesAreNotRoundedWhereThereIsNoRoomForTheLogits) {
+  StepPlan plan;
+  for (int s = 0; s < 10; ++s)
+    plan.entries.push_back({.sequence = &sequence(4), .first = 0, .rows = 4, .samples = true});
+  const auto pass = passes_of(plan, kSingle, 512);
+  ASSERT_EQ(pass.size(), 1u);
+  const auto chosen = [&](int64_t room) { return shape_of(plan, pass[0], kSingle, 4096, room).chosen; };
+  EXPECT_EQ(chosen(40), 40);
+  EXPECT_EQ(chosen(39), 10);
+  const GpuPassShape shape = shape_of(plan, pass[0], kSingle, 4096, 10);
+  EXPECT_EQ(shape.rows, 40);
+  EXPECT_EQ(shape.single_rows, 40);
+  EXPECT_EQ(shape.sequences, 10);
 }
 
 // Rows of prompts and of single entries, drafts, and prompts that several passes share.

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
+
 namespace fathom::engine {
 namespace {
 
@@ -43,17 +45,23 @@ void go_through_rows(const StepEntry& entry, StepOutput& output, Choose&& choose
   }
 }
 
-}  // namespace
-
-void choose_from_rows(Sampler& sampler, const StepEntry& entry, std::span<const float> logits,
-                      StepOutput& output) {
-  const Request& request = entry.sequence->request;
-  const size_t vocab     = logits.size() / (1 + entry.drafts.size());
-  go_through_rows(entry, output, [&](size_t r, std::span<const TokenId> answer) {
+void choose(Sampler& sampler, const RowsToChoose& rows, size_t vocab) {
+  const Request& request = rows.entry->sequence->request;
+  go_through_rows(*rows.entry, *rows.output, [&](size_t r, std::span<const TokenId> answer) {
     Restriction restriction{.constraint = request.constraint.get()};
     if (static_cast<int64_t>(answer.size()) < request.min_tokens) restriction.forbidden = request.stop_ids;
-    return sampler.sample(logits.subspan(r * vocab, vocab), request.sampling, request.prompt, answer,
+    return sampler.sample({rows.logits + r * vocab, vocab}, request.sampling, request.prompt, answer,
                           restriction);
+  });
+}
+
+}  // namespace
+
+void choose_from_rows(std::span<const RowsToChoose> asking, int64_t vocab_size, ThreadPool& threads,
+                      std::span<Sampler> samplers) {
+  threads.run([&](int worker) {
+    for (auto a = static_cast<size_t>(worker); a < asking.size(); a += samplers.size())
+      choose(samplers[static_cast<size_t>(worker)], asking[a], static_cast<size_t>(vocab_size));
   });
 }
 

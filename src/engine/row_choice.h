@@ -1,9 +1,10 @@
 // From the rows of an entry that sample to its tokens: which drafts were right, and what comes after them.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
-#include "core/result.h"
+#include "core/thread_pool.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -15,9 +16,16 @@ namespace fathom::engine {
 // (accept with the token's probability, else choose among the others), and gives the very tokens of plain
 // decoding.
 
-// By `sampler`, from logits [1 + drafts, V].
-void choose_from_rows(Sampler& sampler, const StepEntry& entry, std::span<const float> logits,
-                      StepOutput& output);
+// An entry, the logits [1 + drafts, V] of its rows, and where its tokens go.
+struct RowsToChoose {
+  const StepEntry* entry;
+  const float* logits;
+  StepOutput* output;
+};
+
+// By as many samplers as there are threads.
+void choose_from_rows(std::span<const RowsToChoose> asking, int64_t vocab_size, ThreadPool& threads,
+                      std::span<Sampler> samplers);
 
 // Those that were chosen elsewhere: one a row, -1 where there was no distribution.
 void take_chosen(const StepEntry& entry, std::span<const model::TokenId> chosen, StepOutput& output);

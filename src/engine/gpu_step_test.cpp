@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fathom::engine {
@@ -137,7 +138,7 @@ TEST_F(GpuSteps, EveryRowIsInOneTileOrStandsForItself) {
   plan.entries.push_back({.sequence = &sequence(700), .first = 0, .rows = 700, .samples = true});
   plan.entries.push_back({.sequence = &sequence(10), .first = 9, .rows = 1, .samples = true});
   std::map<std::pair<size_t, int64_t>, int> seen;  // rows by entry and position
-  std::vector<size_t> chosen;
+  std::vector<std::pair<size_t, int64_t>> chosen;  // likewise
   for (const auto& pass : passes_of(plan, kSingle, 256)) {
     const auto d           = described(plan, pass, 4096);
     const GpuPassInput& in = *d.input;
@@ -168,7 +169,8 @@ TEST_F(GpuSteps, EveryRowIsInOneTileOrStandsForItself) {
     }
     for (int64_t c = 0; c < d.shape.chosen; ++c)
       if (in.chosen_rows(c) >= 0)
-        chosen.push_back(pass[static_cast<size_t>(in.sequence(in.chosen_rows(c)))].entry);
+        chosen.emplace_back(pass[static_cast<size_t>(in.sequence(in.chosen_rows(c)))].entry,
+                            in.positions(in.chosen_rows(c)));
   }
   size_t rows = 0;
   for (size_t e = 0; e < plan.entries.size(); ++e)
@@ -177,7 +179,7 @@ TEST_F(GpuSteps, EveryRowIsInOneTileOrStandsForItself) {
       EXPECT_EQ(times, 1) << "entry " << e << " row " << r;
     }
   EXPECT_EQ(seen.size(), rows);
-  EXPECT_EQ(chosen, (std::vector<size_t>{1, 1, 1, 3, 2}));
+  EXPECT_EQ(chosen, (std::vector<std::pair<size_t, int64_t>>{{1, 79}, {1, 80}, {1, 81}, {3, 9}, {2, 699}}));
 }
 
 }  // namespace

@@ -72,7 +72,13 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   off("--no-prefix-cache", c.prefix_cache, "Compute equal beginnings again");
   off("--no-chunked-prefill", c.chunked_prefill, "Prompts in one piece");
   off("--no-async-scheduling", c.async_scheduling, "Schedule between steps, not during them");
-  off("--no-graphs", c.graphs, "On a GPU, launch every kernel by itself");
+  verb.add_flag_callback(
+          "--no-graphs", [&c] { c.graphs = engine::EngineConfig::Graphs::none; },
+          "On a GPU, launch every kernel by itself")
+      ->group("Engine");
+  verb.add_flag("--batch-invariant", c.batch_invariant,
+                "On a GPU, answers that do not depend on who else is answered (on CPUs they never do)")
+      ->group("Engine");
   verb.add_flag("--baseline", flags.baseline, "All of them off: the plain engine to compare with")
       ->group("Engine");
 }

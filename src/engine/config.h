@@ -35,8 +35,20 @@ struct EngineConfig {
   bool chunked_prefill = true;
   // The next step is scheduled while this one runs.
   bool async_scheduling = true;
-  // On a GPU, steps without prompts are replayed from graphs. Off: every kernel is launched by itself.
-  bool graphs = true;
+  // How steps without prompts are launched on a GPU.
+  enum class Graphs {
+    none,    // every kernel by itself
+    pieces,  // what lies between two attentions from a graph for the number of rows; attention by itself
+    whole,   // the step from one graph, for the number of rows and how far back attention reaches
+  };
+  Graphs graphs = Graphs::whole;
+  // Rows are rounded up to few numbers with rows of padding, and there is a graph for each before the first
+  // request comes. Off: a graph for each number of rows, made when it first comes.
+  bool graph_buckets = true;
+  // A sequence's numbers, and so its greedy answer, depend on nothing but the sequence: not on who else is in
+  // its steps, nor on how its prompt was cut, cached or computed anew. On CPUs that is so anyway; on a GPU it
+  // costs, since one kernel and one order of sums must then do for all numbers of rows.
+  bool batch_invariant = false;
   // Tokens drafted from what the sequence has said before, and verified all in one step; 0: none. The answer
   // is the same. Drafts need the last token, so steps are then scheduled one after the other.
   int64_t draft_tokens = 0;
@@ -60,8 +72,10 @@ struct EngineConfig {
   EngineConfig plain() const {
     EngineConfig config        = *this;
     config.continuous_batching = config.paged_kv = config.prefix_cache = false;
-    config.chunked_prefill = config.async_scheduling = config.graphs = false;
-    config.draft_tokens                                              = 0;
+    config.chunked_prefill = config.async_scheduling = false;
+
+    config.graphs       = Graphs::none;
+    config.draft_tokens = 0;
     return config;
   }
   // An honest plain engine, to compare with.

@@ -304,6 +304,7 @@ bool Engine::take_inbox(bool in_flight) {
 void Engine::land(StepPlan& flown, std::vector<StepOutput> outputs) {
   counted_.forward_s = runner_->forward_s();
   counted_.sample_s  = runner_->sample_s();
+  counted_.graphs    = runner_->graphs();
   for (size_t e = 0; e < flown.entries.size(); ++e)
     if (flown.entries[e].sequence) land(flown.entries[e], outputs[e]);
 }

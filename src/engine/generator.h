@@ -78,6 +78,7 @@ struct GeneratorStats {
   int64_t prompt_tokens = 0, generated_tokens = 0;
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0, steps = 0, step_rows = 0;
+  int64_t graphs = 0;  // captured on a GPU, before the first request and since
   int64_t drafts = 0, drafted_tokens = 0, accepted_tokens = 0;
   std::array<int64_t, 16> accepted_at{};               // drafted tokens accepted, by place in their draft
   std::array<int64_t, kFinishReasons> finished{};      // requests, by reason

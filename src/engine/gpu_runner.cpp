@@ -18,13 +18,19 @@ namespace {
 
 using kernels::TokenRule;
 using model::TokenId;
+using Graphs = EngineConfig::Graphs;
 
 // Prompts of so few rows are computed row by row, as decoding is, and so are drafts.
 constexpr int64_t kSingleRows = 4;
 // Of device memory: for graphs, modules, and the copies through which weights come.
 constexpr int64_t kReserveBytes = int64_t{1} << 30;
 
-int64_t single_rows_of(const EngineConfig& c) { return std::max(kSingleRows, c.draft_tokens + 1); }
+GpuPassRules rules_of(const EngineConfig& c) {
+  return {.single_rows = std::max(kSingleRows, c.draft_tokens + 1),
+          .max_context = c.max_context,
+          .round_rows  = c.graph_buckets,
+          .tiles_only  = c.batch_invariant};
+}
 int64_t max_chosen_of(const EngineConfig& c) {
   return padded_rows(c.max_sequences + c.draft_sequences * c.draft_tokens);
 }
@@ -35,7 +41,7 @@ GpuPassShape largest_shape(const EngineConfig& c) {
   const int64_t rows = max_rows_of(c);
   return {.rows        = rows,
           .single_rows = rows,
-          .tiles       = rows / kernels::kPromptRows + 2 * c.max_sequences,
+          .tiles       = (c.batch_invariant ? rows : rows / kernels::kPromptRows) + 2 * c.max_sequences,
           .sequences   = std::max(c.max_sequences, max_chosen_of(c)),
           .columns     = std::max<int64_t>(1024, c.max_context) / kGpuPageSize + 1,
           .chosen      = max_chosen_of(c)};
@@ -104,13 +110,14 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
                      const std::array<int64_t, kGroups>& pages)
     : model_config_(checkpoint.config),
       config_(config),
-      single_rows_(single_rows_of(config)),
+      rules_(rules_of(config)),
       max_rows_(max_rows_of(config)),
       max_chosen_(max_chosen_of(config)),
       device_(the_gpu()),
       threads_(config.threads > 0 ? config.threads : host_threads()),
       weights_(checkpoint.config, checkpoint.weights, device_, threads_, config.loading),
-      model_(checkpoint.config, weights_, max_rows_, max_chosen_, device_),
+      model_(checkpoint.config, weights_, max_rows_, max_chosen_,
+             config.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device_),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], device_),
       input_(device_, input_bytes(config)),
       chosen_(device_, max_chosen_),
@@ -126,15 +133,18 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
   // before the first request is.
   for (int64_t rows = 1; rows <= max_chosen_; rows = padded_rows(rows + 1)) {
     const StepPlan nobody;
-    GpuPassShape shape = shape_of(nobody, {}, single_rows_, config_.max_context, max_chosen_);
+    GpuPassShape shape = shape_of(nobody, {}, rules_, max_chosen_);
     shape.rows = shape.single_rows = shape.sequences = shape.chosen = rows;
+    if (shape.tiles_only) shape.tiles = rows;
     const GpuPassInput input(shape, flights_[0].input.data());
     describe(nobody, {}, shape, input);
     std::fill_n(input.rules.data(), rows, rule_of({.temperature = 0}, 0, -1));
     device_.enqueue_to_device(input_.data(), flights_[0].input.data(), input.bytes);
     compute(shape, 0);
     device_.synchronize();
-    if (config_.graphs) graph_of(shape);
+    if (config_.graphs == Graphs::none || !config_.graph_buckets) continue;
+    replay(shape);
+    device_.synchronize();
   }
 }
 
@@ -177,19 +187,19 @@ void GpuRunner::enqueue(const StepPlan& plan, Flight& flight) {
   const cudaStream_t stream = device_.stream();
   FATHOM_CUDA(cudaEventRecord(flight.begun, stream));
   bool first = true;
-  for (const auto& pass : passes_of(plan, single_rows_, max_rows_)) {
+  for (const auto& pass : passes_of(plan, rules_.single_rows, max_rows_)) {
     if (!first) FATHOM_CUDA(cudaStreamSynchronize(stream));  // its input has been read
     first                      = false;
     const int64_t first_chosen = flight.chosen_rows;
-    const GpuPassShape shape =
-        shape_of(plan, pass, single_rows_, config_.max_context, max_chosen_ - first_chosen);
+    const GpuPassShape shape   = shape_of(plan, pass, rules_, max_chosen_ - first_chosen);
     const GpuPassInput input(shape, flight.input.data());
     FATHOM_EXPECT(input.bytes <= input_.size(), "a step's input is larger than was planned for");
     describe(plan, pass, shape, input);
     fill_rules(plan, pass, shape, input, flight);
     device_.enqueue_to_device(input_.data(), flight.input.data(), input.bytes);
-    if (config_.graphs && shape.tiles == 0 && first_chosen == 0 && shape.rows <= max_chosen_)
-      FATHOM_CUDA(cudaGraphLaunch(graph_of(shape), stream));
+    if (config_.graphs != Graphs::none && !shape.has_prompts() && first_chosen == 0 &&
+        shape.rows <= max_chosen_)
+      replay(shape);
     else
       compute(shape, first_chosen);
   }
@@ -231,24 +241,45 @@ void GpuRunner::fill_rules(const StepPlan& plan, const std::vector<GpuPiece>& pa
 }
 
 void GpuRunner::compute(const GpuPassShape& shape, int64_t first_chosen) {
+  model_.forward(device_input(shape).batch(shape, chosen_.view()), kv_, device_.stream());
+  choose(shape, first_chosen);
+}
+
+void GpuRunner::choose(const GpuPassShape& shape, int64_t first_chosen) {
+  if (shape.chosen == 0) return;
   const StreamRef stream   = device_.stream();
   const GpuPassInput input = device_input(shape);
-  model_.forward(input.batch(shape, chosen_.view()), kv_, stream);
-  if (shape.chosen == 0) return;
   kernels::choose_tokens(model_.logits(input.chosen_rows, first_chosen, stream), input.rules, chosen_.view(),
                          stream);
 }
 
-cudaGraphExec_t GpuRunner::graph_of(const GpuPassShape& shape) {
-  cudaGraphExec_t& exec = graphs_[{shape.rows, shape.columns}];
+// What compute(shape, 0) does, of a pass without prompts.
+void GpuRunner::replay(const GpuPassShape& shape) {
+  const cudaStream_t stream = device_.stream();
+  if (config_.graphs == Graphs::whole) {
+    FATHOM_CUDA(cudaGraphLaunch(graph({shape.rows, shape.columns}, [&] { compute(shape, 0); }), stream));
+    return;
+  }
+  const auto batch = device_input(shape).batch(shape, chosen_.view());
+  FATHOM_CUDA(cudaGraphLaunch(graph({shape.rows, 0}, [&] { model_.enter(batch, kv_, stream); }), stream));
+  for (size_t l = 0; l < model_config_.layers.size(); ++l) {
+    model_.attend(l, batch, kv_, stream);
+    FATHOM_CUDA(
+        cudaGraphLaunch(graph({shape.rows, 0, l + 1}, [&] { model_.leave(l, batch, kv_, stream); }), stream));
+  }
+  choose(shape, 0);
+}
+
+cudaGraphExec_t GpuRunner::graph(const GraphKey& key, const std::function<void()>& enqueue) {
+  cudaGraphExec_t& exec = graphs_[key];
   if (exec) return exec;
   const cudaStream_t stream = device_.stream();
-  cudaGraph_t graph         = nullptr;
+  cudaGraph_t captured      = nullptr;
   FATHOM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  compute(shape, 0);
-  FATHOM_CUDA(cudaStreamEndCapture(stream, &graph));
-  const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
-  (void)cudaGraphDestroy(graph);
+  enqueue();
+  FATHOM_CUDA(cudaStreamEndCapture(stream, &captured));
+  const cudaError_t error = cudaGraphInstantiate(&exec, captured, 0);
+  (void)cudaGraphDestroy(captured);
   FATHOM_CUDA(error);
   return exec;
 }

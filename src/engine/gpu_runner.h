@@ -1,11 +1,13 @@
 // Runs steps on this process's GPU. What a step needs to know travels there in one copy; decode steps are
-// replayed from graphs, captured once for a number of rows that is rounded up with rows of padding; tokens
-// that were chosen there are read there by the next step, so that it can be launched before the host has
-// seen them.
+// replayed from graphs, each captured once for a number of rows that is rounded up with rows of padding;
+// tokens that were chosen there are read there by the next step, so that it can be launched before the host
+// has seen them.
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -45,6 +47,7 @@ class GpuRunner final : public ModelRunner {
   int threads() const override { return threads_.threads(); }
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
+  int64_t graphs() const override { return static_cast<int64_t>(graphs_.size()); }
 
  private:
   // A step between launch() and collect().
@@ -63,13 +66,22 @@ class GpuRunner final : public ModelRunner {
   void fill_rules(const StepPlan& plan, const std::vector<GpuPiece>& pass, const GpuPassShape& shape,
                   const GpuPassInput& input, Flight& flight) const;
   void compute(const GpuPassShape& shape, int64_t first_chosen);
-  CUgraphExec_st* graph_of(const GpuPassShape& shape);
+  void choose(const GpuPassShape& shape, int64_t first_chosen);
+  void replay(const GpuPassShape& shape);
+  // The graph of that key, which is captured from what `enqueue` enqueues where there is none yet.
+  struct GraphKey {
+    int64_t rows, columns;                        // columns: 0 where it does not matter
+    size_t piece                            = 0;  // of a pass that is replayed in pieces
+    auto operator<=>(const GraphKey&) const = default;
+  };
+  CUgraphExec_st* graph(const GraphKey& key, const std::function<void()>& enqueue);
   void choose_on_host(const StepPlan& plan, const Flight& flight, std::vector<StepOutput>& outputs);
   GpuPassInput device_input(const GpuPassShape& shape) const { return {shape, input_.data()}; }
 
   const model::Config model_config_;
   const EngineConfig config_;
-  const int64_t single_rows_, max_rows_, max_chosen_;
+  const GpuPassRules rules_;
+  const int64_t max_rows_, max_chosen_;
   Device& device_;
   ThreadPool threads_;
   const model::GpuWeights weights_;
@@ -77,7 +89,7 @@ class GpuRunner final : public ModelRunner {
   const model::GpuKvCache kv_;
   DeviceBuffer<std::byte> input_;
   DeviceBuffer<int32_t> chosen_;
-  std::map<std::pair<int64_t, int64_t>, CUgraphExec_st*> graphs_;  // by rows and columns
+  std::map<GraphKey, CUgraphExec_st*> graphs_;
 
   std::array<Flight, 2> flights_;
   size_t first_flight_ = 0, in_flight_ = 0;

@@ -36,7 +36,7 @@ model::GpuBatch GpuPassInput::batch(const GpuPassShape& shape, View<const int32_
           .sampled     = sampled,
           .positions   = positions,
           .sequence    = sequence,
-          .single_rows = shape.single_rows,
+          .single_rows = shape.tiles_only ? 0 : shape.single_rows,
           .tiles       = tiles,
           .longest     = shape.longest(),
           .full        = {.slots = slots[kFull], .pages = pages[kFull]},
@@ -76,9 +76,9 @@ std::vector<std::vector<GpuPiece>> passes_of(const StepPlan& plan, int64_t singl
   return passes;
 }
 
-GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, int64_t single_rows,
-                      int64_t max_context, int64_t logit_room) {
-  GpuPassShape shape;
+GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPassRules& rules,
+                      int64_t logit_room) {
+  GpuPassShape shape{.tiles_only = rules.tiles_only};
   int64_t longest = 0;
   for (const GpuPiece& piece : pass) {
     const StepEntry& entry = plan.entries[piece.entry];
@@ -86,19 +86,21 @@ GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, int6
     longest                = std::max(longest, first + piece.rows);
     shape.rows += piece.rows;
     shape.chosen += piece.chosen;
-    if (entry.rows <= single_rows)
+    if (entry.rows <= rules.single_rows)
       shape.single_rows += piece.rows;
     else
       shape.tiles += pages_for(first % kPage + piece.rows);
   }
-  shape.sequences = static_cast<int64_t>(pass.size());
-  shape.columns   = pages_for(longest);
-  if (shape.tiles > 0 || padded_rows(shape.rows) > logit_room) return shape;
-  int64_t reach = kLeastReach;
-  while (reach < longest) reach *= 2;
-  shape.columns     = pages_for(std::min(reach, std::max(longest, max_context)));
-  shape.rows        = padded_rows(shape.rows);
-  shape.single_rows = shape.sequences = shape.chosen = shape.rows;
+  shape.sequences       = static_cast<int64_t>(pass.size());
+  shape.columns         = pages_for(longest);
+  const int64_t rounded = rules.round_rows ? padded_rows(shape.rows) : shape.rows;
+  if (!shape.has_prompts() && rounded <= logit_room) {
+    int64_t reach = kLeastReach;
+    while (reach < longest) reach *= 2;
+    shape.columns = pages_for(std::min(reach, std::max(longest, rules.max_context)));
+    shape.rows = shape.single_rows = shape.sequences = shape.chosen = rounded;
+  }
+  if (rules.tiles_only) shape.tiles += shape.single_rows;
   return shape;
 }
 
@@ -119,13 +121,14 @@ void describe(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPas
       std::copy_n(pages.begin(), count, to);
       std::fill(to + count, to + shape.columns, -1);
     }
-    const bool prompt = shape.tiles > 0 && row >= shape.single_rows;
+    const bool prompt = row >= shape.single_rows;
     for (int64_t position = begin; position < end; ++position, ++row) {
       if (prompt && (position == begin || position % kPage == 0))
         input.tiles(tile++) = {
             .row      = row,
             .rows     = static_cast<int32_t>(std::min(end, (position / kPage + 1) * kPage) - position),
             .sequence = sequence};
+      if (!prompt && shape.tiles_only) input.tiles(tile++) = {.row = row, .rows = 1, .sequence = sequence};
       const int64_t r      = position - entry.first;
       input.tokens(row)    = r >= own ? entry.drafts[static_cast<size_t>(r - own)]
                              : position < static_cast<int64_t>(tokens.size())
@@ -146,8 +149,8 @@ void describe(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPas
       input.chosen_rows(chosen++) = row - static_cast<int32_t>(piece.chosen - c);
     ++sequence;
   }
-  FATHOM_EXPECT(tile == shape.tiles, "a pass's tiles were counted wrong");
   for (; row < shape.rows; ++row) {
+    if (shape.tiles_only) input.tiles(tile++) = {.row = 0, .rows = 0, .sequence = 0};
     input.tokens(row) = input.sequence(row) = 0;
     input.source(row) = input.positions(row) = -1;
     for (auto& slots : input.slots) slots(row) = -1;
@@ -155,6 +158,7 @@ void describe(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPas
   for (; sequence < shape.sequences; ++sequence)
     for (auto& pages : input.pages) std::fill_n(&pages(sequence, 0), shape.columns, -1);
   for (; chosen < shape.chosen; ++chosen) input.chosen_rows(chosen) = -1;
+  FATHOM_EXPECT(tile == shape.tiles, "a pass's tiles were counted wrong");
 }
 
 }  // namespace fathom::engine

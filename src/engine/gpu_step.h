@@ -16,13 +16,24 @@
 
 namespace fathom::engine {
 
-// Extents of a pass, padding included. Those of captured passes without tiles are equal where rows and
-// columns are.
+// How passes are cut for the kernels, and rounded.
+struct GpuPassRules {
+  int64_t single_rows = 0;  // entries of so few rows are computed row by row, as decoding is
+  int64_t max_context = 0;
+  // Rows of passes without prompts are rounded up to one of few numbers.
+  bool round_rows = true;
+  // Rows that stand for themselves are tiles of one row, so that all rows meet the same kernel.
+  bool tiles_only = false;
+};
+
+// Extents of a pass, padding included. Those of passes without prompts are equal where rows and columns are.
 struct GpuPassShape {
   int64_t rows = 0, single_rows = 0, tiles = 0;
+  bool tiles_only   = false;           // single rows are tiles too, the first ones
   int64_t sequences = 0, columns = 0;  // of the tables of pages
   int64_t chosen = 0;                  // rows whose next token is wanted
 
+  bool has_prompts() const { return rows > single_rows; }
   int64_t longest() const;  // positions that the tables reach
 };
 
@@ -54,8 +65,8 @@ std::vector<std::vector<GpuPiece>> passes_of(const StepPlan& plan, int64_t singl
 
 // The shape of a pass. Without prompts it is rounded up, to one of few in which every row's token is wanted,
 // as long as there is room for the logits of so many rows.
-GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, int64_t single_rows,
-                      int64_t max_context, int64_t logit_room);
+GpuPassShape shape_of(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPassRules& rules,
+                      int64_t logit_room);
 
 // Fills in what the host knows: all but `source` and `rules`. Padding is marked as such.
 void describe(const StepPlan& plan, std::span<const GpuPiece> pass, const GpuPassShape& shape,

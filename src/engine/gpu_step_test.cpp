@@ -36,7 +36,11 @@ class GpuSteps : public testing::Test {
     std::unique_ptr<GpuPassInput> input;
   };
   static Described described(const StepPlan& plan, const std::vector<GpuPiece>& pass, int64_t context) {
-    Described d{.shape = shape_of(plan, pass, kSingle, context, kLogitRoom)};
+    return described(plan, pass, {.single_rows = kSingle, .max_context = context});
+  }
+  static Described described(const StepPlan& plan, const std::vector<GpuPiece>& pass,
+                             const GpuPassRules& rules) {
+    Described d{.shape = shape_of(plan, pass, rules, kLogitRoom)};
     const int64_t bytes = GpuPassInput(d.shape, nullptr).bytes;
     d.memory.resize(static_cast<size_t>(bytes), std::byte{0x5A});
     d.input = std::make_unique<GpuPassInput>(d.shape, d.memory.data());
@@ -105,12 +109,25 @@ TEST_F(GpuSteps, ShapesOfDecodingDependOnRowsAndReachAlone) {
     plan.entries.push_back({.sequence = &sequence(1000 + s), .first = 999 + s, .rows = 1, .samples = s != 1});
   const auto shape = [&](int64_t first) {
     plan.entries[2].first = first;
-    return shape_of(plan, passes_of(plan, kSingle, 64)[0], kSingle, 3000, kLogitRoom);
+    return shape_of(plan, passes_of(plan, kSingle, 64)[0], {.single_rows = kSingle, .max_context = 3000},
+                    kLogitRoom);
   };
   EXPECT_EQ(shape(1023).longest(), 1024);
   EXPECT_EQ(shape(1024).longest(), 2048);
   EXPECT_EQ(shape(2048).longest(), 3008) << "no further than a context, in whole pages";
   EXPECT_EQ(shape(5).chosen, 4) << "as many as there are rows, whoever samples";
+}
+
+TEST_F(GpuSteps, WithoutRoundingShapesHaveTheRowsThereAre) {
+  StepPlan plan;
+  for (int s = 0; s < 11; ++s)
+    plan.entries.push_back({.sequence = &sequence(70), .first = 69, .rows = 1, .samples = true});
+  const auto pass = passes_of(plan, kSingle, 64)[0];
+  const auto d    = described(plan, pass, {.single_rows = kSingle, .max_context = 4096, .round_rows = false});
+  EXPECT_EQ(d.shape.rows, 11);
+  EXPECT_EQ(d.shape.chosen, 11);
+  EXPECT_EQ(d.shape.longest(), 1024) << "how far they reach is rounded all the same";
+  EXPECT_EQ(d.input->positions(10), 69);
 }
 
 // Many prompts of a few rows: more rows than there may be tokens to choose.
@@ -120,17 +137,22 @@ TEST_F(GpuSteps, ShapesAreNotRoundedWhereThereIsNoRoomForTheLogits) {
     plan.entries.push_back({.sequence = &sequence(4), .first = 0, .rows = 4, .samples = true});
   const auto pass = passes_of(plan, kSingle, 512);
   ASSERT_EQ(pass.size(), 1u);
-  const auto chosen = [&](int64_t room) { return shape_of(plan, pass[0], kSingle, 4096, room).chosen; };
+  const GpuPassRules rules{.single_rows = kSingle, .max_context = 4096};
+  const auto chosen = [&](int64_t room) { return shape_of(plan, pass[0], rules, room).chosen; };
   EXPECT_EQ(chosen(40), 40);
   EXPECT_EQ(chosen(39), 10);
-  const GpuPassShape shape = shape_of(plan, pass[0], kSingle, 4096, 10);
+  const GpuPassShape shape = shape_of(plan, pass[0], rules, 10);
   EXPECT_EQ(shape.rows, 40);
   EXPECT_EQ(shape.single_rows, 40);
   EXPECT_EQ(shape.sequences, 10);
 }
 
 // Rows of prompts and of single entries, drafts, and prompts that several passes share.
-TEST_F(GpuSteps, EveryRowIsInOneTileOrStandsForItself) {
+class GpuStepTiles : public GpuSteps, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(TilesOnly, GpuStepTiles, testing::Bool());
+
+TEST_P(GpuStepTiles, EveryRowIsInOneTileOrStandsForItself) {
+  const bool tiles_only = GetParam();
   StepPlan plan;
   plan.entries.push_back({.sequence = &sequence(300), .first = 37, .rows = 200});
   plan.entries.push_back(
@@ -140,12 +162,14 @@ TEST_F(GpuSteps, EveryRowIsInOneTileOrStandsForItself) {
   std::map<std::pair<size_t, int64_t>, int> seen;  // rows by entry and position
   std::vector<std::pair<size_t, int64_t>> chosen;  // likewise
   for (const auto& pass : passes_of(plan, kSingle, 256)) {
-    const auto d           = described(plan, pass, 4096);
+    const auto d =
+        described(plan, pass, {.single_rows = kSingle, .max_context = 4096, .tiles_only = tiles_only});
     const GpuPassInput& in = *d.input;
     ASSERT_LE(d.shape.rows, 256);
     std::set<int64_t> in_tiles;
     for (int64_t t = 0; t < d.shape.tiles; ++t) {
       const kernels::PromptTile& tile = in.tiles(t);
+      if (tiles_only && tile.rows == 0) continue;  // padding
       ASSERT_GT(tile.rows, 0);
       ASSERT_LE(tile.rows, kernels::kPromptRows);
       EXPECT_EQ(in.positions(tile.row) / 64, (in.positions(tile.row) + tile.rows - 1) / 64) << "two pages";
@@ -155,9 +179,8 @@ TEST_F(GpuSteps, EveryRowIsInOneTileOrStandsForItself) {
         EXPECT_TRUE(in_tiles.insert(r).second) << "row " << r << " is in two tiles";
       }
     }
-    const bool prompts = d.shape.tiles > 0;
     for (int64_t r = 0; r < d.shape.rows; ++r) {
-      EXPECT_EQ(in_tiles.contains(r), prompts && r >= d.shape.single_rows) << r;
+      EXPECT_EQ(in_tiles.contains(r), tiles_only ? in.positions(r) >= 0 : r >= d.shape.single_rows) << r;
       if (in.positions(r) < 0) continue;
       const size_t entry = pass[static_cast<size_t>(in.sequence(r))].entry;
       const auto place   = in.positions(r);

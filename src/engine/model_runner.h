@@ -46,6 +46,7 @@ class ModelRunner {
   // Seconds so far.
   virtual double forward_s() const = 0;
   virtual double sample_s() const  = 0;
+  virtual int64_t graphs() const { return 0; }  // that it has captured
 };
 
 // For pages as the block manager has them. `checkpoint` must outlive it. The cache's memory is there when it

@@ -56,30 +56,40 @@ void project_heads_few(View<const bf16, 2> x, const PackedMatrix& w, const Heads
 void project_add_few(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);
 void project_few(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);
 
-// Any T from 1 on, best where there are many. A row's result does not depend on the other rows, but the order
-// of summation depends on T and on the GPU.
-void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
-                        StreamRef stream);
-void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);
-void project_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream);
+// In which order a row's products are added up: in one that suits the number of rows, or in the same
+// whatever that is, so that a row's bits depend on nothing but the row and the GPU.
+enum class SumOrder { by_rows, one };
+
+// Any T from 1 on, best where there are many. A row's result does not depend on the other rows.
+void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to, StreamRef stream,
+                        SumOrder order = SumOrder::by_rows);
+void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,
+                      SumOrder order = SumOrder::by_rows);
+void project_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,
+                  SumOrder order = SumOrder::by_rows);
 
 // Of w in rotary_pairs, with a bias. Rows with slot -1 still get queries.
 inline void project_heads(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
-                          StreamRef stream) {
+                          StreamRef stream, SumOrder order = SumOrder::by_rows) {
   if (x.extent(0) == 0) return;
-  (x.extent(0) <= kFewRows ? project_heads_few : project_heads_many)(x, w, to, stream);
+  if (x.extent(0) <= kFewRows && order == SumOrder::by_rows) return project_heads_few(x, w, to, stream);
+  project_heads_many(x, w, to, stream, order);
 }
 
 // y += W x + b, y [T, rows of the checkpoint] with contiguous rows, of w in plain order.
-inline void project_add(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
+inline void project_add(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,
+                        SumOrder order = SumOrder::by_rows) {
   if (x.extent(0) == 0) return;
-  (x.extent(0) <= kFewRows ? project_add_few : project_add_many)(x, w, y, stream);
+  if (x.extent(0) <= kFewRows && order == SumOrder::by_rows) return project_add_few(x, w, y, stream);
+  project_add_many(x, w, y, stream, order);
 }
 
 // y = W x + b, likewise.
-inline void project(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
+inline void project(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,
+                    SumOrder order = SumOrder::by_rows) {
   if (x.extent(0) == 0) return;
-  (x.extent(0) <= kFewRows ? project_few : project_many)(x, w, y, stream);
+  if (x.extent(0) <= kFewRows && order == SumOrder::by_rows) return project_few(x, w, y, stream);
+  project_many(x, w, y, stream, order);
 }
 
 }  // namespace fathom::kernels

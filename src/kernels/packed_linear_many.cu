@@ -2,8 +2,9 @@
 // blocks share one, each a part of K, and add up through each other's shared memory. Main loop, flops and
 // bytes: packed_many.cuh.
 //
-// A row's result depends on its weights and on itself, and by T and the GPU's number of multiprocessors on
-// how many parts there are: one order of summation for all rows of a call.
+// A row's result depends on its weights and on itself, and on how many parts there are: one order of
+// summation for all rows of a call. The parts follow from T and the GPU, or, for SumOrder::one, from the GPU
+// alone.
 #include <algorithm>
 #include <array>
 
@@ -87,50 +88,63 @@ std::array<int, kMostParts + 1> clusters_at_once(Kernel* kernel) {
   return clusters;
 }
 
+// As many as keep all multiprocessors busy when one row is multiplied, where parts matter most.
+template <class S>
+int parts_for_any_rows(const PackedMatrix& w) {
+  const int64_t busy = multiprocessors() / DenseWork<S>(w, 1, 1).count();
+  return static_cast<int>(std::clamp<int64_t>(busy, 1, std::min<int64_t>(kMostParts, w.depth / kTile)));
+}
+
 template <class S, class Store>
-void launch_dense(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, StreamRef stream) {
+void launch_dense(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, SumOrder order,
+                  StreamRef stream) {
   static const auto clusters = clusters_at_once<S>(products_kernel<S, DenseTiles, DenseWork<S>, Same<Store>>);
   const int64_t items        = DenseWork<S>(w, x.extent(0), 1).count();
-  int parts                  = 1;
-  for (int more = 2; more <= std::min<int64_t>(kMostParts, w.depth / kTile); ++more)
-    if (items <= clusters[static_cast<size_t>(more)]) parts = more;
+  int parts                  = order == SumOrder::one ? parts_for_any_rows<S>(w) : 1;
+  if (order == SumOrder::by_rows)
+    for (int more = 2; more <= std::min<int64_t>(kMostParts, w.depth / kTile); ++more)
+      if (items <= clusters[static_cast<size_t>(more)]) parts = more;
   launch_products<S>(x, DenseTiles{w.tiles}, DenseWork<S>(w, x.extent(0), parts), Same<Store>{store},
                      parts > 1 ? items * parts : std::min<int64_t>(items, clusters[1]), parts, stream);
 }
 
 template <class Store>
-void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, StreamRef stream) {
+void launch_for_rows(View<const bf16, 2> x, const PackedMatrix& w, const Store& store, SumOrder order,
+                     StreamRef stream) {
   const int64_t rows = x.extent(0);
   FATHOM_EXPECT(x.extent(1) == w.depth, "products of many rows: x is [T, padded depth of the weights]");
   if (rows == 0) return;
-  if (rows <= 16) return launch_dense<Shape<16, 3, 1, 1, 8, 1>>(x, w, store, stream);
-  if (rows <= 32) return launch_dense<Shape<32, 3, 1, 1, 7, 1>>(x, w, store, stream);
-  if (rows <= 64) return launch_dense<Shape<64, 3, 1, 1, 6, 1>>(x, w, store, stream);
-  launch_dense<Shape<128, 3, 1, 1, 5, 1>>(x, w, store, stream);
+  if (rows <= 16) return launch_dense<Shape<16, 3, 1, 1, 8, 1>>(x, w, store, order, stream);
+  if (rows <= 32) return launch_dense<Shape<32, 3, 1, 1, 7, 1>>(x, w, store, order, stream);
+  if (rows <= 64) return launch_dense<Shape<64, 3, 1, 1, 6, 1>>(x, w, store, order, stream);
+  launch_dense<Shape<128, 3, 1, 1, 5, 1>>(x, w, store, order, stream);
 }
 
 template <bool kAdd>
-void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
+void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, SumOrder order,
+                 StreamRef stream) {
   FATHOM_EXPECT(y.extent(0) == x.extent(0) && y.extent(1) <= w.rows && y.stride(1) == 1,
                 "products of many rows: y is [T, rows of the weights]");
   launch_for_rows(x, w,
                   StoreRows<kAdd>{.y = y.data(), .stride = y.stride(0), .rows = y.extent(1), .bias = w.bias},
-                  stream);
+                  order, stream);
 }
 
 }  // namespace
 
-void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
-                        StreamRef stream) {
-  launch_for_rows(x, w, store_heads(x, w, to), stream);
+void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to, StreamRef stream,
+                        SumOrder order) {
+  launch_for_rows(x, w, store_heads(x, w, to), order, stream);
 }
 
-void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
-  launch_rows<true>(x, w, y, stream);
+void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,
+                      SumOrder order) {
+  launch_rows<true>(x, w, y, order, stream);
 }
 
-void project_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {
-  launch_rows<false>(x, w, y, stream);
+void project_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,
+                  SumOrder order) {
+  launch_rows<false>(x, w, y, order, stream);
 }
 
 }  // namespace fathom::kernels

@@ -34,11 +34,12 @@ View<T, Rank> first(View<T, Rank> view, int64_t rows) {
 }  // namespace
 
 GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-                     Device& device)
+                     kernels::SumOrder order, Device& device)
     : config_(c),
       weights_(weights),
       max_rows_(max_rows),
       max_logit_rows_(max_logit_rows),
+      order_(order),
       query_width_(c.num_attention_heads * kHeadDim),
       units_(padded(c.intermediate_size)) {
   const int64_t T = max_rows, H = c.hidden_size, slots = T * c.num_experts_per_tok;
@@ -73,40 +74,46 @@ int64_t GptOssGpu::bytes(const Config& c, int64_t T, int64_t R) {
 }
 
 void GptOssGpu::forward(const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
+  enter(batch, kv, stream);
+  for (size_t l = 0; l < weights_.layers().size(); ++l) {
+    attend(l, batch, kv, stream);
+    leave(l, batch, kv, stream);
+  }
+}
+
+void GptOssGpu::enter(const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
   const int64_t T = batch.tokens.extent(0);
   FATHOM_EXPECT(T <= max_rows_, "a batch has more rows than the model was made for");
-  rows_ = T;
   kernels::embed(batch.tokens, batch.source, batch.sampled, weights_.embedding(),
                  x_.as({T, config_.hidden_size}), stream);
   kernels::turns(batch.positions, View<const float, 1>(frequencies_.view()), concentration_,
                  turns_.as({T, kHeadDim}), stream);
-  for (size_t l = 0; l < weights_.layers().size(); ++l) {
-    attention(l, batch, kv, stream);
-    mlp(l, batch, stream);
-  }
+  heads(0, batch, kv, stream);
 }
 
-// x += W_o attention(norm(x + what the experts before had to say)) + b_o
-void GptOssGpu::attention(size_t l, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
-  const int64_t T = rows_, H = config_.hidden_size, heads = config_.num_attention_heads;
+// Queries, keys and values of norm(x + what the experts before had to say).
+void GptOssGpu::heads(size_t l, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
+  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
   const GpuLayerWeights& w = weights_.layers()[l];
-  const bool sliding       = config_.layers[l] == Attention::sliding;
-  const auto& group        = sliding ? batch.window : batch.full;
-  const int64_t window     = sliding ? config_.sliding_window : 0;
-  const auto x             = x_.as({T, H});
   const auto normed        = normed_.as({T, H});
-  const auto q = q_.as({T, heads, kHeadDim}), attended = attended_.as({T, heads, kHeadDim});
   const auto experts =
       l == 0 ? View<const float, 3>(nullptr, {0, 0, 0}) : slots_.as({T, config_.num_experts_per_tok, H});
-
-  kernels::fold_and_normalize(x, experts, w.attn_norm, static_cast<float>(config_.rms_norm_eps), normed,
-                              stream);
+  kernels::fold_and_normalize(x_.as({T, H}), experts, w.attn_norm, static_cast<float>(config_.rms_norm_eps),
+                              normed, stream);
   kernels::project_heads(constant(normed), w.qkv,
                          {.turns = View<const float, 2>(turns_.as({T, kHeadDim})),
-                          .slots = group.slots,
-                          .q     = q,
+                          .slots = (sliding(l) ? batch.window : batch.full).slots,
+                          .q     = q_.as({T, config_.num_attention_heads, kHeadDim}),
                           .kv    = kv.layer(l)},
-                         stream);
+                         stream, order_);
+}
+
+void GptOssGpu::attend(size_t l, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
+  const int64_t T = batch.tokens.extent(0), heads = config_.num_attention_heads;
+  const GpuLayerWeights& w = weights_.layers()[l];
+  const auto& group        = sliding(l) ? batch.window : batch.full;
+  const int64_t window     = sliding(l) ? config_.sliding_window : 0;
+  const auto q = q_.as({T, heads, kHeadDim}), attended = attended_.as({T, heads, kHeadDim});
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim)));
   const kernels::PagedRows rows{
       .positions = batch.positions, .sequence = batch.sequence, .pages = group.pages};
@@ -118,12 +125,20 @@ void GptOssGpu::attention(size_t l, const GpuBatch& batch, const GpuKvCache& kv,
         batch.longest, first(attended, D), stream);
   if (batch.tiles.extent(0) > 0)
     kernels::attend_many(queries, kv.layer(l), w.sinks, scale, window, batch.tiles, rows, attended, stream);
-  kernels::project_add(constant(attended_.as({T, query_width_})), w.out, x, stream);
+}
+
+// x += W_o attended + b_o, the layer's experts, and the next layer up to its attention.
+void GptOssGpu::leave(size_t l, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
+  const int64_t T = batch.tokens.extent(0);
+  kernels::project_add(constant(attended_.as({T, query_width_})), weights_.layers()[l].out,
+                       x_.as({T, config_.hidden_size}), stream, order_);
+  mlp(l, batch, stream);
+  if (l + 1 < weights_.layers().size()) heads(l + 1, batch, kv, stream);
 }
 
 // slots = what the experts of each row have to say to norm(x); the next fold adds it to x.
 void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
-  const int64_t T = rows_, H = config_.hidden_size, E = config_.num_local_experts;
+  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size, E = config_.num_local_experts;
   const int64_t top_k      = config_.num_experts_per_tok;
   const GpuLayerWeights& w = weights_.layers()[l];
   const auto normed        = normed_.as({T, H});
@@ -137,7 +152,7 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
   kernels::normalize_and_choose(View<const float, 2>(x_.as({T, H})), w.mlp_norm,
                                 static_cast<float>(config_.rms_norm_eps), w.router, w.router_bias,
                                 batch.positions, normed, ids, weights, stream);
-  if (T <= kernels::kFewRows) {
+  if (T <= kernels::kFewRows && order_ == kernels::SumOrder::by_rows) {
     kernels::experts_up_few(constant(normed), ids, w.mlp1, limit, alpha, gated, stream);
     kernels::experts_down_few(constant(gated), ids, weights, w.mlp2, slots, stream);
     return;
@@ -151,14 +166,14 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
 }
 
 View<float, 2> GptOssGpu::logits(View<const int32_t, 1> rows, int64_t first, StreamRef stream) {
-  const int64_t R = rows.extent(0), T = rows_, H = config_.hidden_size;
+  const int64_t R = rows.extent(0), T = max_rows_, H = config_.hidden_size;
   FATHOM_EXPECT(first + R <= max_logit_rows_, "more rows of logits are wanted than the model was made for");
   const auto chosen = chosen_.as({R, H});
   const View<float, 2> logits(logits_.data() + first * config_.vocab_size, {R, config_.vocab_size});
   kernels::fold_and_normalize_rows(View<const float, 2>(x_.as({T, H})),
                                    slots_.as({T, config_.num_experts_per_tok, H}), rows, weights_.norm(),
                                    static_cast<float>(config_.rms_norm_eps), chosen, stream);
-  kernels::project(constant(chosen), weights_.unembedding(), logits, stream);
+  kernels::project(constant(chosen), weights_.unembedding(), logits, stream, order_);
   return logits;
 }
 

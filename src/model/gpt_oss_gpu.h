@@ -8,6 +8,7 @@
 #include "core/device_buffer.h"
 #include "core/stream.h"
 #include "core/view.h"
+#include "kernels/packed_linear.h"
 #include "kernels/paged_attention_many.h"
 #include "model/config.h"
 #include "model/gpu_kv_cache.h"
@@ -37,29 +38,38 @@ struct GpuBatch {
 
 class GptOssGpu {
  public:
-  // `weights` and `device` must outlive it. Throws NotEnoughMemory.
+  // `weights` and `device` must outlive it. With SumOrder::one, and batches all of tiles, a row's numbers
+  // depend on its sequence alone: not on the other rows, nor on which batches its sequence came in. Throws
+  // NotEnoughMemory.
   GptOssGpu(const Config& config, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-            Device& device);
+            kernels::SumOrder order, Device& device);
   // Of device memory that it takes.
   static int64_t bytes(const Config& config, int64_t max_rows, int64_t max_logit_rows);
 
   // All layers for a batch of at most max_rows; keys and values of the rows are then in `kv`.
   void forward(const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream);
+  // The same in regions: enter(), then attend(l) and leave(l) for each layer. Of a batch, enter() and leave()
+  // depend on tokens, sources, positions and slots alone.
+  void enter(const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream);
+  void attend(size_t layer, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream);
+  void leave(size_t layer, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream);
+
   // Logits [R, V] of rows of the last batch (-1: padding), in memory that has room for max_logit_rows, from
   // its row `first` on.
   View<float, 2> logits(View<const int32_t, 1> rows, int64_t first, StreamRef stream);
   const float* logits_of(int64_t row) const { return logits_.data() + row * config_.vocab_size; }
 
  private:
-  void attention(size_t layer, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream);
+  void heads(size_t layer, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream);
   void mlp(size_t layer, const GpuBatch& batch, StreamRef stream);
+  bool sliding(size_t layer) const { return config_.layers[layer] == Attention::sliding; }
 
   const Config config_;
   const GpuWeights& weights_;
   const int64_t max_rows_, max_logit_rows_;
+  const kernels::SumOrder order_;
   const int64_t query_width_;  // of all query heads, padded
   const int64_t units_;        // of an expert, padded
-  int64_t rows_        = 0;    // of the last batch
   float concentration_ = 1;
   DeviceBuffer<float> x_, turns_, frequencies_, expert_weights_, slots_, logits_;
   DeviceBuffer<bf16> normed_, q_, attended_, sorted_, gated_, chosen_;

@@ -264,7 +264,24 @@ Metrics usual_metrics(const Seen& seen) {
   return metrics;
 }
 
+engine::EngineConfig on_gpu() {
+  engine::EngineConfig config = engine::EngineConfig::on_gpu();
+  config.max_context          = 1024;
+  config.max_sequences        = 64;
+  config.kv_tokens            = 64 * 1024;
+  config.step_tokens          = 512;
+  config.batch_invariant      = true;
+  return config;
+}
+
+void count_graphs(const Seen& seen, Metrics& metrics) {
+  metrics["graphs"] = {static_cast<double>(seen.stats.graphs), "lower"};
+}
+
 Start engine_of(const engine::EngineConfig& config) {
+  if (config.gpu)
+    if (const Status can = engine::gpu_can_run(bundled().checkpoint); !can)
+      throw Unavailable("needs_cuda", can.error().message);
   return [config] { return value_or_throw(engine::Engine::start(bundled().checkpoint, config)); };
 }
 

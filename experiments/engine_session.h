@@ -82,6 +82,12 @@ using Start = std::function<std::unique_ptr<engine::Generator>()>;
 // Uses all CPUs that this process may, unless the configuration says otherwise.
 Start engine_of(const engine::EngineConfig& config);
 
+// An engine on the GPU for up to 64 sequences of 1024 tokens, whose answers do not depend on who is in a step
+// with whom, which is a matter of timing. Starts throw Unavailable where the GPU cannot run it.
+engine::EngineConfig on_gpu();
+// How many graphs it has captured, before the first request and since.
+void count_graphs(const Seen& seen, Metrics& metrics);
+
 std::unique_ptr<Session> replay_on(const Start& start, const Workload& workload,
                                    const MoreMetrics& more = {});
 

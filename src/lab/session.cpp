@@ -17,6 +17,7 @@ ExperimentInfo info_of(const SessionExperiment& e) {
   ExperimentInfo info{.shape       = Shape::session,
                       .question    = e.question,
                       .axes        = e.axes,
+                      .backend     = e.backend,
                       .catalog     = e.catalog,
                       .declaration = &e};
   for (const SessionVariant& v : e.variants)

@@ -44,6 +44,7 @@ struct SessionExperiment {
   std::vector<Axis> axes;
   std::vector<SessionVariant> variants;
   std::vector<std::string> catalog = {};
+  Backend backend                  = Backend::cpu;  // cuda: its sessions run on the GPU
   // What is compared: the replay's wall time, or a time that every replay has among its metrics, in
   // nanoseconds, such as "ttft_p50_ns". The record's clock has its name.
   std::string goal = "";

@@ -1,0 +1,58 @@
+// The problem: gpt-oss's attention over a whole prompt of T tokens, causal, with sinks and with or without a
+// window: 64 query heads in groups of 8 over a paged cache of 8 key-value heads of 64 numbers in bf16
+// (kernels/attention.h has the formula, kernels/kv_tiles.h the cache).
+#pragma once
+
+#include <functional>
+
+#include "core/dtype.h"
+#include "core/stream.h"
+#include "core/view.h"
+#include "kernels/kv_tiles.h"
+
+namespace fathom {
+class Arena;
+}
+namespace fathom::lab {
+class Checker;
+class Point;
+struct Cost;
+}  // namespace fathom::lab
+
+namespace fathom::lab::flash_attention_gpu {
+
+inline constexpr int kHeads = 64, kKvHeads = 8, kGroup = kHeads / kKvHeads;
+inline constexpr int kHeadDim = kernels::kHeadDim, kPage = kernels::kTile;
+inline constexpr float kScale        = 0.125f;  // 1 / sqrt(kHeadDim)
+inline constexpr int64_t kMostScored = 2048;    // tokens, for whom scores_in_memory has memory
+
+struct PromptAttention {
+  int64_t window;                    // 0: none
+  View<const bf16, 3> q;             // T x kHeads x kHeadDim
+  View<const bf16, 5> tiles;         // pages x kKvHeads x (keys, values) x kPage x kHeadDim, pieces swizzled
+  View<const int32_t, 2> pages;      // 1 x pages of the prompt, in any order
+  View<const float, 1> sinks;        // kHeads
+  View<const int32_t, 1> positions;  // T: 0, 1, ...
+  View<const int32_t, 2> row_tiles;  // rows in tiles of 64, as kernels::PromptTile
+  View<bf16, 3> out;                 // T x kHeads x kHeadDim
+  // Workspace of scores_in_memory. Rows of scores and weights begin at multiples of 8.
+  View<bf16, 4> gathered;  // (keys, values) x kKvHeads x T x kHeadDim
+  View<float, 3> scores;   // of a key-value head: kGroup x T x T
+  View<bf16, 3> weights;   // the same
+
+  PromptAttention(const Point& at, Arena& arena);
+  Cost cost() const;
+  void check(Checker& checker) const;
+
+  int64_t tokens() const { return q.extent(0); }
+  FATHOM_HD kernels::KvTiles kv() const {  // the cache is one that other ops write
+    return {const_cast<bf16*>(tiles.data()), tiles.extent(0), kKvHeads};
+  }
+};
+
+FATHOM_CUDA_LAUNCHER std::function<void(const PromptAttention&, StreamRef)> scores_in_memory(
+    const PromptAttention&, StreamRef);
+FATHOM_CUDA_LAUNCHER void flash(const PromptAttention& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void warpgroups(const PromptAttention& p, StreamRef stream);
+
+}  // namespace fathom::lab::flash_attention_gpu

@@ -1,0 +1,115 @@
+// A decode step reads the whole cache for one token of each sequence. What does it take to read it once, at
+// the speed of memory, whether there are 64 sequences or one?
+#include "lab/experiment.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "attention.h"
+#include "experiments/ch10_pipelining/flash_attention_gpu/reference.h"
+
+namespace fathom::lab::decode_attention_gpu {
+namespace {
+
+int64_t pages_for(int64_t positions) { return (positions + kPage - 1) / kPage; }
+
+// Into how many pieces split_kv cuts a row: until there are some 8 blocks for each multiprocessor of an H200,
+// or two pages left for each.
+int64_t pieces_for(int64_t sequences, int64_t reach) {
+  constexpr int64_t kBlocks = 1024;
+  return std::clamp<int64_t>(kBlocks / std::max<int64_t>(1, sequences * kKvHeads), 1,
+                             std::max<int64_t>(1, pages_for(reach) / 2));
+}
+
+int64_t reach_of(int64_t context, int64_t window) { return window > 0 ? std::min(context, window) : context; }
+
+}  // namespace
+
+DecodeAttention::DecodeAttention(const Point& at, Arena& arena)
+    : context(at["context"]),
+      window(at["window"]),
+      q(arena.input<bf16>({at["sequences"], kHeads, kHeadDim}, Normal{})),
+      tiles(
+          arena.input<bf16>({at["sequences"] * pages_for(context), kKvHeads, 2, kPage, kHeadDim}, Normal{})),
+      pages(arena.input<int32_t>({at["sequences"], pages_for(context)}, Permutation{})),
+      sinks(arena.input<float>({kHeads}, Normal{})),
+      positions(arena.input<int32_t>(
+          {at["sequences"]}, generate<int32_t>([last = context - 1](int32_t* to, int64_t n, uint64_t) {
+            std::fill_n(to, n, static_cast<int32_t>(last));
+          }))),
+      sequence(
+          arena.input<int32_t>({at["sequences"]}, generate<int32_t>([](int32_t* to, int64_t n, uint64_t) {
+                                 for (int32_t s = 0; s < n; ++s) to[s] = s;
+                               }))),
+      out(arena.output<bf16>({at["sequences"], kHeads, kHeadDim})),
+      piece_out(arena.workspace<float>(
+          {at["sequences"], kHeads, pieces_for(at["sequences"], reach_of(context, window)), kHeadDim})),
+      piece_most_sum(arena.workspace<float>({at["sequences"], kHeads, piece_out.extent(2), 2})) {}
+
+Cost DecodeAttention::cost() const {
+  const int64_t in_reach = q.extent(0) * reach_of(context, window);
+  return {.read    = 4 * in_reach * kKvHeads * kHeadDim + q.bytes(),
+          .written = out.bytes(),
+          .flops   = 4.0 * static_cast<double>(in_reach) * kHeads * kHeadDim};
+}
+
+void DecodeAttention::check(Checker& checker) const {
+  using flash_attention_gpu::RowReference;
+  std::optional<RowReference> row;
+  int64_t row_s = -1, row_h = -1;
+  checker.values("out", out, [&](int64_t s, int64_t h, int64_t d) {
+    if (std::tie(row_s, row_h) != std::tie(s, h)) {
+      row.emplace(&q(s, h, 0),
+                  flash_attention_gpu::PagedHead{kv(), pages.data() + s * pages.extent(1), h / kGroup},
+                  kScale, sinks(h), context - reach_of(context, window), context - 1);
+      row_s = s, row_h = h;
+    }
+    return row->at(d);
+  });
+}
+
+const Experiment<DecodeAttention> decode_attention{
+    .question =
+        "With 8 query heads to a key-value head, what does it take for a decode step on a GPU to read its "
+        "cache once, at the speed of memory, with many sequences and with one?",
+    .limit = Limit::memory,
+    // 64 sequences have 537 MB of keys and values, 8 have 67 MB, one has 8.4 MB. A window of 128 is that of
+    // every other layer of gpt-oss: 16.8 MB of 64 sequences.
+    .axes = {{"window", {0, 128}}, {"sequences", {64, 8, 1}}, {"context", {4096}}},
+    // Around pages (64) and pieces of two pages, with none, and with windows that begin anywhere in a page.
+    .check_at = {{"window", {0, 1, 300}},
+                 {"sequences", {0, 1, 3}},
+                 {"context", {0, 1, 2, 63, 64, 65, 129, 300, 701}}},
+    .variants =
+        {
+            {.id         = "head_by_head",
+             .launch     = on_gpu(head_by_head),
+             .techniques = {"online_softmax", "paged_kv"},
+             .idea = "a block for each row and query head; keys and values are read by 8 blocks, from L2",
+             .prediction = predict::share(0.18)},
+            {.id         = "grouped",
+             .launch     = on_gpu(grouped),
+             .techniques = {"online_softmax", "paged_kv", "register_blocking", "double_buffering"},
+             .idea       = "a block for each row and key-value head: what is read meets its 8 query heads",
+             .prediction = predict::ratio(3.2)},
+            {.id         = "split_kv",
+             .launch     = on_gpu(split_kv),
+             .techniques = {"online_softmax", "paged_kv", "register_blocking", "double_buffering",
+                            "split_kv"},
+             .idea       = "rows cut into pieces along the context, merged by a second kernel",
+             .prediction = predict::ratio(3.8)},
+            {.id         = "tensor_cores",
+             .launch     = on_gpu(tensor_cores),
+             .techniques = {"online_softmax", "paged_kv", "split_kv", "tensor_cores", "multi_stage_pipeline",
+                            "dsmem"},
+             .idea       = "the engine's op: 8 heads are a tensor core's columns, pieces merge in a cluster",
+             .prediction = predict::share_at_least(0.75),
+             .needs      = {machine::Feature::tma, machine::Feature::clusters}},
+        },
+    .backend = Backend::cuda,
+    .catalog = {"attention-015", "attention-017", "kv-006"},
+};
+FATHOM_REGISTER(decode_attention);
+
+}  // namespace fathom::lab::decode_attention_gpu

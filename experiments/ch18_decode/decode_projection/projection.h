@@ -1,0 +1,46 @@
+// out(m, t, n) = sum_k x(m, t, k) w(m, n, k)      x and w bf16, out fp32
+//
+// M matrices [N, K] and T rows for each, one matrix after the other, as a model's layers follow each other.
+#pragma once
+
+#include <functional>
+
+#include "core/dtype.h"
+#include "core/stream.h"
+#include "core/view.h"
+
+namespace fathom {
+class Arena;
+}
+namespace fathom::lab {
+class Point;
+struct Cost;
+struct Sum;
+}  // namespace fathom::lab
+
+namespace fathom::lab::decode_projection {
+
+struct Projection {
+  int64_t rows, outputs, inputs, matrices;
+  View<const bf16, 3> x;
+  // Every matrix twice, as a checkpoint has it and packed (kernels/packed_weights.h), its rows padded with
+  // zeros to a multiple of 64. A variant reads one of the two.
+  View<const bf16, 1> both;
+  View<const bf16, 3> w;
+  View<const bf16, 2> packed;  // [M, elements of one]
+  View<float, 3> out;
+  View<uint8_t, 1> scratch;  // workspace of the library
+
+  Projection(const Point& at, Arena& arena);
+  Cost cost() const;
+  Sum expected(int64_t m, int64_t t, int64_t n) const;
+};
+
+FATHOM_CUDA_LAUNCHER void warp_per_output(const Projection& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void packed_product(const Projection& p, StreamRef stream);
+
+// Plans the product; what it returns is timed.
+using Call = std::function<void(const Projection&, StreamRef)>;
+FATHOM_CUDA_LAUNCHER Call cublaslt(const Projection&, StreamRef);
+
+}  // namespace fathom::lab::decode_projection

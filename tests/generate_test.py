@@ -107,6 +107,12 @@ class GenerateFromIds(Folder):
         again = self.generate([5, 6, 7] + outputs[0][:20], "--ignore-eos", "--max-tokens", 20)["output_ids"]
         self.assertEqual(again, outputs[0][20:])
 
+    def test_the_engine_does_not_matter(self):
+        expected = self.generate(range(40), "--ignore-eos", "--max-tokens", 60)["output_ids"]
+        for flags in (("--baseline",), ("--draft-tokens", 3), ("--max-num-batched-tokens", 7, "--block-size", 3)):
+            self.assertEqual(self.generate(range(40), "--ignore-eos", "--max-tokens", 60, *flags)["output_ids"], expected,
+                             flags)
+
     def test_a_seed_decides_where_the_temperature_is_not_0(self):
         def sampled(seed):
             return self.generate([9], "--ignore-eos", "--max-tokens", 30, "--temperature", 2, "--top-k", 50,
@@ -136,8 +142,7 @@ class GenerateFromIds(Folder):
             self.assertEqual((len(rows), len(rows[0])), (len(ids), VOCAB))
             self.assertTrue(all(math.isfinite(x) for row in rows for x in row))
             self.assertEqual(rows[-1].index(max(rows[-1])), seen["output_ids"][0])
-            nothing = self.generate(ids[:17], "--max-tokens", 0, "--logits", part)
-            self.assertEqual(nothing["output_ids"], [])
+            self.generate(ids[:17], "--max-tokens", 1, "--logits", part)
             self.assertEqual(read_npy(part), rows[:17])  # later tokens change nothing, not even a bit
             self.assertEqual(sorted(os.listdir(folder)), ["part.npy", "whole.npy"])
 
@@ -156,7 +161,8 @@ class GenerateFromIds(Folder):
         self.refused(*model, "--prompt-ids", "1,384", words=("384", "0 to 383"))
         self.refused(*model, "--prompt-ids", "1,-2")
         self.refused(*model, "--prompt-ids", "1,two")
-        self.refused(*model, "--prompt-ids", ",".join(["1"] * 9), "--context", 8, words=("9 tokens", "--context"))
+        self.refused(*model, "--prompt-ids", ",".join(["1"] * 9), "--max-model-len", 8,
+                     words=("9 tokens", "--max-model-len"))
         self.refused(*model, "--prompt", "hello", words=("tokenizer.json", "--prompt-ids"))
         self.refused(*model)
         self.refused(*model, "--prompt", "a", "--prompt-ids", "1")
@@ -241,22 +247,26 @@ class Bundled(Folder):
 
     def test_a_pipe_is_a_conversation(self):
         first, second = self.QUESTIONS
-        alone, after = (len(self.json_of("--prompt", question, "--dry-run")["prompt_ids"]) for question in (first, second))
+        alone = len(self.json_of("--prompt", first, "--dry-run")["prompt_ids"])
+        page = 16
 
-        def tokens_read(log):
-            return [int(line.split(" tokens read")[0].split()[-1]) for line in log.splitlines() if "tokens read" in line]
+        def conversation(lines, *args):
+            answers, log = self.answers(lines, *args)
+            self.assertEqual(len(answers), 2, answers)
+            return answers, [int(line.split(" tokens read")[0].split()[-1]) for line in log.splitlines()]
 
-        # What a prompt has in common with what went before is not read again: of the same one, all but its last token.
-        answers, log = self.answers(["", first, "/new", first, "/exit", "never asked"])
-        self.assertEqual(len(answers), 2, answers)
+        # What a prompt has in common with what went before is not read again, but for the page with its last token.
+        again = ["", first, "/new", first, "/exit", "never asked"]
+        answers, read = conversation(again)
         self.assertEqual(answers[0], answers[1])
-        self.assertEqual(tokens_read(log), [alone, 1])
+        self.assertEqual(read, [alone, (alone - 1) % page + 1])
+        self.assertEqual(conversation(again, "--no-prefix-cache"), (answers, [alone, alone]))
         # The first turn without its analysis, and the second question; the system message and the first are there.
-        answers, log = self.answers([first, second])
-        self.assertEqual(len(answers), 2, answers)
-        reading = tokens_read(log)
-        self.assertEqual(reading[0], alone)
-        self.assertTrue(1 < reading[1] < after, (reading, alone, after))
+        answers, read = conversation([first, second])
+        anew, whole = conversation([first, second], "--no-prefix-cache")
+        self.assertEqual(answers, anew)
+        self.assertGreater(alone, page)
+        self.assertEqual(read, [alone, whole[1] - alone // page * page])
 
     def test_the_analysis_is_shown_to_who_asks(self):
         question = self.QUESTIONS[0]
@@ -267,9 +277,9 @@ class Bundled(Folder):
         self.assertEqual("\n".join(answers), analysis[0] + "\n" + messages[-1]["content"])
 
     def test_a_conversation_that_does_not_fit_says_so(self):
-        result = fathom("chat", "--context", 20, stdin=self.QUESTIONS[0] + "\n")
+        result = fathom("chat", "--max-model-len", 20, stdin=self.QUESTIONS[0] + "\n")
         self.assertEqual(result.returncode, 5)
-        self.assertIn("--context", result.stderr)
+        self.assertIn("--max-model-len", result.stderr)
         self.assertEqual(result.stdout, "")
 
 
@@ -280,7 +290,7 @@ class Terminal(Folder):
         self.child, self.terminal = pty.fork()
         if self.child == 0:
             os.execve(FATHOM, [FATHOM, "chat", "--model", str(self.chatty), "--ignore-eos", "--max-tokens", "1000000",
-                               "--context", "100000"], environment(TERM="dumb"))
+                               "--max-model-len", "100000"], environment(TERM="dumb"))
         self.screen = b""
         self.status = None
 

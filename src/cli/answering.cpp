@@ -1,23 +1,37 @@
 #include "cli/answering.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <future>
 #include <stdexcept>
 #include <utility>
 
+#include "cli/bundled_model.h"
 #include "cli/usage.h"
-#include "measure/clock.h"
 
 namespace fathom::cli {
 namespace {
 
 using model::TokenId;
 
-constexpr size_t kChunk = 512;  // tokens of a prompt between two looks at whether to stop
+double seconds(engine::TimePoint from, engine::TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
-double seconds_since(int64_t start_ns) {
-  return static_cast<double>(measure::now_ns(measure::Clock::wall) - start_ns) * 1e-9;
+// For one sequence, which has all pages to itself: what it gave back early could be gone when the next prompt
+// begins like it. On CPUs a step is planned in less time than another thread takes to wake up for it.
+engine::EngineConfig config_of(const EngineFlags& flags, const model::Config& model) {
+  auto config          = flags.chosen();
+  config.max_context   = std::min(config.max_context, model.max_position_embeddings);
+  config.max_sequences = flags.max_sequences.value_or(1);
+  config.kv_tokens     = flags.kv_tokens.value_or(config.max_context);
+  config.paged_kv      = false;
+  config.async_scheduling &= config.gpu;
+  return config;
 }
 
 }  // namespace
@@ -26,7 +40,7 @@ void add_answering_flags(CLI::App& verb, AnsweringFlags& flags) {
   engine::SamplingParameters& sampling = flags.sampling;
   verb.add_option("--model", flags.model, "Folder of a checkpoint; without it the bundled model");
   verb.add_option("--max-tokens", flags.max_tokens, "Of an answer")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_flag("--ignore-eos", flags.ignore_eos, "Write --max-tokens tokens, whatever they say");
   verb.add_option("--temperature", sampling.temperature, "0: always the most likely token")
@@ -48,12 +62,13 @@ void add_answering_flags(CLI::App& verb, AnsweringFlags& flags) {
       ->check(CLI::IsMember({"low", "medium", "high"}))
       ->capture_default_str();
   verb.add_option("--current-date", flags.date, "For the system message, e.g. 2025-06-28; default: no date");
-  verb.add_option("--context", flags.context, "Tokens that there is room for")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
-  verb.add_option("--threads", flags.threads, "0: one for each CPU")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  add_engine_flags(verb, flags.engine);
+  verb.get_option("--max-num-seqs")->description("Sequences running at once (1)");
+  verb.get_option("--kv-tokens")->description("Tokens whose keys and values fit (those of --max-model-len)");
+}
+
+model::Checkpoint open_checkpoint(const AnsweringFlags& flags) {
+  return value_or_usage_error(model::Checkpoint::open(model_folder(flags.model)));
 }
 
 model::HarmonyMessage system_message(const model::Checkpoint& checkpoint, const AnsweringFlags& flags) {
@@ -80,109 +95,89 @@ const model::HarmonyTokens& harmony_of(const model::Checkpoint& checkpoint) {
   return *checkpoint.harmony;
 }
 
+double Answer::ttft_s() const { return seconds(times.received, times.first_token); }
+double Answer::prompt_s() const { return seconds(times.scheduled, times.first_token); }
+double Answer::decode_s() const { return seconds(times.first_token, times.finished); }
+
 std::optional<double> Answer::prompt_tokens_per_s() const {
-  if (prompt_tokens == 0 || prompt_s <= 0) return std::nullopt;
-  return static_cast<double>(prompt_tokens) / prompt_s;
+  if (ids.empty()) return std::nullopt;
+  return static_cast<double>(prompt_tokens) / prompt_s();
 }
 
 std::optional<double> Answer::decode_tokens_per_s() const {
-  if (ids.size() < 2 || decode_s <= 0) return std::nullopt;
-  return static_cast<double>(ids.size() - 1) / decode_s;
+  if (ids.size() < 2) return std::nullopt;
+  return static_cast<double>(ids.size() - 1) / decode_s();
 }
 
-Answerer::Answerer(const AnsweringFlags& flags, engine::TextModel model)
-    : model_(std::move(model)),
-      sampler_(checkpoint().config.vocab_size),
-      sampling_(flags.sampling),
+Answerer::Answerer(const AnsweringFlags& flags, const model::Checkpoint& checkpoint)
+    : sampling_(flags.sampling),
       max_tokens_(flags.max_tokens),
-      context_(std::min(model_.max_context(), checkpoint().config.max_position_embeddings)),
-      roof_(model_roof(model::footprint(checkpoint().config), model_.threads())) {
-  value_or_usage_error(engine::check(sampling_, checkpoint().config.vocab_size));
-  if (flags.ignore_eos) return;
-  stops_ = checkpoint().eos_ids;
-  if (checkpoint().harmony) {
-    stops_.push_back(checkpoint().harmony->return_);
-    stops_.push_back(checkpoint().harmony->call);
+      display_(stderr, terminal_columns(STDERR_FILENO)) {
+  if (const Status good = engine::check(sampling_, checkpoint.config.vocab_size); !good)
+    throw UsageError(good.error().message);
+  if (!flags.ignore_eos) {
+    stops_ = checkpoint.eos_ids;
+    if (checkpoint.harmony)
+      stops_.insert(stops_.end(), {checkpoint.harmony->return_, checkpoint.harmony->call});
   }
+  auto config    = config_of(flags.engine, checkpoint.config);
+  config.loading = loading_on(display_, model_folder(flags.model).string());
+  engine_        = value_or_usage_error(engine::Engine::start(checkpoint, config));
+
+  const auto footprint = model::footprint(checkpoint.config);
+  roof_                = config.gpu ? gpu_model_roof(footprint) : model_roof(footprint, engine_->threads());
 }
 
-void Answerer::expect_prompt(std::span<const TokenId> prompt) const {
-  if (prompt.empty()) throw UsageError("the prompt is empty: there is nothing to go on from");
-  const int64_t vocab_size = checkpoint().config.vocab_size;
-  for (const TokenId id : prompt)
-    if (id < 0 || id >= vocab_size)
-      throw UsageError(
-          fmt::format("the prompt has token {}, but the model's are 0 to {}", id, vocab_size - 1));
-  const auto length = static_cast<int64_t>(prompt.size());
-  if (length + std::min<int64_t>(max_tokens_, 1) > context_)
+Answer Answerer::answer(std::vector<TokenId> prompt, const std::function<void(TokenId)>& token,
+                        const std::function<bool()>& interrupted) {
+  const auto length  = static_cast<int64_t>(prompt.size());
+  const int64_t room = engine_->max_context() - length;
+  if (room < 1)
     throw UsageError(
-        fmt::format("the prompt has {} tokens, which leaves no room for an answer in a context of {}: {}",
-                    length, context_,
-                    context_ < checkpoint().config.max_position_embeddings
-                        ? "raise --context"
-                        : "the model has no more, shorten the prompt"));
-}
-
-std::span<const float> Answerer::append(std::span<const TokenId> tokens,
-                                        const std::function<void(std::span<const float>)>& each) {
-  const auto logits = model_.append(tokens, each);
-  cached_.insert(cached_.end(), tokens.begin(), tokens.end());
-  return logits;
-}
-
-std::optional<std::span<const float>> Answerer::read(std::span<const TokenId> prompt,
-                                                     const Listener& listener, Answer& answer) {
-  // The last token is always read: its logits are wanted.
-  size_t keep = 0;
-  if (!listener.each_logits)
-    while (keep + 1 < prompt.size() && keep < cached_.size() && cached_[keep] == prompt[keep]) ++keep;
-  model_.reset(static_cast<int64_t>(keep));
-  cached_.resize(keep);
-  answer.prompt_tokens = static_cast<int64_t>(prompt.size() - keep);
-  std::span<const float> logits;
-  for (size_t from = keep; from < prompt.size(); from += kChunk) {
-    if (listener.interrupted && listener.interrupted()) return std::nullopt;
-    logits = append(prompt.subspan(from, std::min(kChunk, prompt.size() - from)), listener.each_logits);
-  }
-  return logits;
-}
-
-Answer Answerer::answer(std::span<const TokenId> prompt, const Listener& listener) {
-  expect_prompt(prompt);
-  Answer answer{.finish_reason = "length"};
-  const int64_t start = measure::now_ns(measure::Clock::wall);
-  auto logits         = read(prompt, listener, answer);
-  answer.prompt_s     = seconds_since(start);
-  const int64_t room  = std::min(max_tokens_, context_ - static_cast<int64_t>(prompt.size()));
-  int64_t first_token = 0;
-  while (true) {
-    if (!logits || (listener.interrupted && listener.interrupted())) {
-      answer.finish_reason = "interrupted";
-      break;
+        fmt::format("the prompt has {} tokens, which leaves no room for an answer in a context of {}: raise "
+                    "--max-model-len or shorten the prompt",
+                    length, engine_->max_context()));
+  struct Asked {
+    Answer answer;
+    std::promise<Answer> promise;
+    bool over = false;
+  };
+  const auto asked = std::make_shared<Asked>();
+  // A listener must not throw, and hears of the end even after `token` has.
+  const auto listener = [asked, length, &token](const engine::Progress& progress) {
+    Answer& answer = asked->answer;
+    if (asked->over) return;
+    try {
+      for (const engine::Sampled& sampled : progress.tokens) {
+        answer.ids.push_back(sampled.id);
+        token(sampled.id);
+      }
+      if (!progress.finish) return;
+      if (!progress.error.empty()) throw std::runtime_error(std::string(progress.error));
+      answer.finish        = *progress.finish;
+      answer.prompt_tokens = length - progress.cached_tokens;
+      answer.times         = *progress.times;
+      asked->promise.set_value(std::move(answer));
+    } catch (...) {
+      asked->promise.set_exception(std::current_exception());
     }
-    if (static_cast<int64_t>(answer.ids.size()) == room) break;
-    const auto sampled = sampler_.sample(*logits, sampling_, prompt, answer.ids);
-    if (!sampled)
-      throw std::runtime_error(
-          fmt::format("at position {}: {}", prompt.size() + answer.ids.size(), sampled.error().message));
-    answer.ids.push_back(sampled->id);
-    if (answer.ids.size() == 1) {
-      answer.ttft_s = seconds_since(start);
-      first_token   = measure::now_ns(measure::Clock::wall);
-    } else {
-      answer.decode_s = seconds_since(first_token);
-    }
-    if (listener.token) listener.token(sampled->id);
-    if (std::find(stops_.begin(), stops_.end(), sampled->id) != stops_.end()) {
-      answer.finish_reason = "stop";
-      break;
-    }
-    if (static_cast<int64_t>(answer.ids.size()) < room) logits = append({&answer.ids.back(), 1});
-  }
-  return answer;
+    asked->over = true;
+  };
+  auto result      = asked->promise.get_future();
+  const auto taken = engine_->submit({.prompt     = std::move(prompt),
+                                      .sampling   = sampling_,
+                                      .max_tokens = std::min(max_tokens_, room),
+                                      .stop_ids   = stops_},
+                                     listener);
+  if (const auto* refusal = std::get_if<engine::Refusal>(&taken)) throw UsageError(refusal->message);
+  while (result.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+    if (interrupted && interrupted()) engine_->cancel(std::get<engine::RequestId>(taken));
+  return result.get();
 }
 
 std::string Answerer::speed_text(const Answer& answer) const {
+  if (answer.ids.empty())
+    return fmt::format("the prompt's {} tokens were not all read", answer.prompt_tokens);
   std::string text = fmt::format("{} tokens read", answer.prompt_tokens);
   if (const auto rate = answer.prompt_tokens_per_s()) text += fmt::format(" at {:.4g}/s", *rate);
   text += fmt::format("; {} written", answer.ids.size());

@@ -4,14 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/engine_flags.h"
 #include "cli/model_roof.h"
-#include "engine/sampler.h"
-#include "engine/text_model.h"
+#include "cli/progress.h"
+#include "engine/engine.h"
 #include "model/checkpoint.h"
 #include "model/harmony.h"
 
@@ -19,8 +20,7 @@ namespace fathom::cli {
 
 struct AnsweringFlags {
   std::string model;  // "": the bundled one
-  int threads        = 0;
-  int64_t context    = 4096;
+  EngineFlags engine;
   int64_t max_tokens = 512;
   bool ignore_eos    = false;
   std::string effort = "medium";
@@ -29,6 +29,9 @@ struct AnsweringFlags {
 };
 
 void add_answering_flags(CLI::App& verb, AnsweringFlags& flags);
+
+// Throws UsageError.
+model::Checkpoint open_checkpoint(const AnsweringFlags& flags);
 
 // The checkpoint's own system message, or gpt-oss's.
 model::HarmonyMessage system_message(const model::Checkpoint& checkpoint, const AnsweringFlags& flags);
@@ -39,51 +42,43 @@ const model::HarmonyTokens& harmony_of(const model::Checkpoint& checkpoint);
 
 struct Answer {
   std::vector<model::TokenId> ids;  // the token that ended it among them
-  std::string finish_reason;        // "stop", "length", "interrupted"
-  int64_t prompt_tokens = 0;        // that were read for it: not those that an earlier answer left behind
-  double prompt_s       = 0;        // reading them
-  double ttft_s         = 0;        // the same, and choosing the first token
-  double decode_s       = 0;        // from the first token to the last
+  engine::FinishReason finish = {};
+  int64_t prompt_tokens       = 0;  // that were read for it: not those that an earlier answer left behind
+  engine::RequestTimes times;
 
-  std::optional<double> prompt_tokens_per_s() const;
+  double ttft_s() const;
+  double prompt_s() const;                            // the same without the wait before
+  double decode_s() const;                            // from the first token to the last
+  std::optional<double> prompt_tokens_per_s() const;  // none where there is no first token
   std::optional<double> decode_tokens_per_s() const;  // none below two tokens
 };
 
-// One conversation with a model. What a prompt has in common with what went before is not read again.
+// One conversation with a model, by an engine of its own. What a prompt has in common with what went before
+// is not read again.
 class Answerer {
  public:
-  // Throws UsageError.
-  Answerer(const AnsweringFlags& flags, engine::TextModel model);
+  // `checkpoint` must outlive it. Throws UsageError.
+  Answerer(const AnsweringFlags& flags, const model::Checkpoint& checkpoint);
 
-  struct Listener {
-    std::function<void(model::TokenId)> token               = {};
-    std::function<void(std::span<const float>)> each_logits = {};  // of every position of the prompt
-    std::function<bool()> interrupted                       = {};
-  };
+  // `token` is called on the engine's thread, which has nobody else to serve meanwhile. `interrupted` is
+  // asked on this one, some 50 times a second: once it is true, no more comes than what the step in flight
+  // brings. Throws UsageError where the prompt is empty, has ids beyond the vocabulary, or is too long for
+  // the context.
+  Answer answer(std::vector<model::TokenId> prompt, const std::function<void(model::TokenId)>& token,
+                const std::function<bool()>& interrupted = {});
 
-  // Throws UsageError where the prompt is empty, has ids beyond the vocabulary, or is too long for the
-  // context.
-  Answer answer(std::span<const model::TokenId> prompt, const Listener& listener);
-
-  const model::Checkpoint& checkpoint() const { return model_.checkpoint(); }
+  const model::Checkpoint& checkpoint() const { return engine_->checkpoint(); }
   const std::optional<ModelRoof>& roof() const { return roof_; }
-  // "5 tokens read at 812/s; 24 written at 95.3/s, 71 % of the 33.1 GB/s that doctor read from DRAM"
+  // "5 tokens read at 812/s; 24 written at 95.3/s, 71 % of what the 33.1 GB/s that doctor read from DRAM
+  // allow"
   std::string speed_text(const Answer& answer) const;
 
  private:
-  void expect_prompt(std::span<const model::TokenId> prompt) const;
-  // Logits of the last token; none where it was interrupted.
-  std::optional<std::span<const float>> read(std::span<const model::TokenId> prompt, const Listener& listener,
-                                             Answer& answer);
-  std::span<const float> append(std::span<const model::TokenId> tokens,
-                                const std::function<void(std::span<const float>)>& each = {});
-
-  engine::TextModel model_;
-  engine::Sampler sampler_;
   engine::SamplingParameters sampling_;
-  int64_t max_tokens_, context_;
+  int64_t max_tokens_;
   std::vector<model::TokenId> stops_;
-  std::vector<model::TokenId> cached_;  // the tokens in the model's cache
+  ProgressDisplay display_;  // of the engine's start
+  std::unique_ptr<engine::Engine> engine_;
   std::optional<ModelRoof> roof_;
 };
 

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "cli/answering.h"
-#include "cli/bundled_model.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
 #include "core/expect.h"
@@ -134,35 +133,38 @@ class AnswerPrinter {
 
 class Conversation {
  public:
-  Conversation(const ChatFlags& flags, Answerer& answerer, Interrupts* interrupts)
-      : answerer_(answerer),
-        interrupts_(interrupts),
-        tokenizer_(tokenizer_of(answerer.checkpoint())),
-        tokens_(harmony_of(answerer.checkpoint())),
+  // `checkpoint` must outlive it.
+  Conversation(const ChatFlags& flags, const model::Checkpoint& checkpoint)
+      : checkpoint_(checkpoint),
+        tokenizer_(tokenizer_of(checkpoint)),
+        tokens_(harmony_of(checkpoint)),
+        answerer_(flags.answering, checkpoint),
         show_analysis_(flags.show_analysis),
-        messages_{system_message(answerer.checkpoint(), flags.answering)} {}
+        messages_{system_message(checkpoint, flags.answering)} {}
 
   void forget() { messages_.resize(1); }
 
-  // Asks, prints the answer and remembers both. Throws UsageError where it does not fit any more.
-  void ask(const std::string& question) {
+  // Asks, prints the answer and remembers both. `interrupts` is null where Ctrl-C ends the program. Throws
+  // UsageError where it does not fit any more.
+  void ask(const std::string& question, Interrupts* interrupts) {
     const size_t before = messages_.size();
     messages_.push_back({.role = "user", .content = question});
-    AnswerReader reader(answerer_.checkpoint(), true);
+    AnswerReader reader(checkpoint_, true);
     AnswerPrinter printer(show_analysis_, isatty(STDOUT_FILENO));
     Answer answer;
     try {
-      const auto prompt = value_or_usage_error(model::render_harmony(tokenizer_, tokens_, messages_));
-      answer = answerer_.answer(prompt, {.token = [&](model::TokenId id) { printer.print(reader.add(id)); },
-                                         .interrupted = [&] { return interrupts_ && interrupts_->take(); }});
+      answer = answerer_.answer(
+          value_or_usage_error(model::render_harmony(tokenizer_, tokens_, messages_)),
+          [&](model::TokenId id) { printer.print(reader.add(id)); },
+          [&] { return interrupts && interrupts->take(); });
     } catch (const UsageError&) {
       messages_.resize(before);
       throw;
     }
     printer.print(reader.finish());
     printer.end();
-    if (answer.finish_reason == "interrupted") fmt::print(stderr, "stopped; ");
-    if (answer.finish_reason == "length")
+    if (answer.finish == engine::FinishReason::cancelled) fmt::print(stderr, "stopped; ");
+    if (answer.finish == engine::FinishReason::length)
       fmt::print(stderr, "cut short, --max-tokens or the context is at its end; ");
     fmt::print(stderr, "{}\n", answerer_.speed_text(answer));
     // A turn without a final message is no example to go on from.
@@ -173,19 +175,17 @@ class Conversation {
   }
 
  private:
-  Answerer& answerer_;
-  Interrupts* interrupts_;  // null: none but the program's end
+  const model::Checkpoint& checkpoint_;
   const model::Tokenizer& tokenizer_;
   const model::HarmonyTokens& tokens_;
+  Answerer answerer_;
   bool show_analysis_;
   std::vector<model::HarmonyMessage> messages_;  // the system's first
 };
 
 int chat(const ChatFlags& flags) {
-  Answerer answerer(flags.answering,
-                    value_or_usage_error(engine::TextModel::open(
-                        model_folder(flags.answering.model),
-                        {.threads = flags.answering.threads, .max_context = flags.answering.context})));
+  const auto checkpoint = open_checkpoint(flags.answering);
+  Conversation conversation(flags, checkpoint);
   const bool terminal = isatty(STDIN_FILENO);
   std::optional<Interrupts> interrupts;
   if (terminal) {
@@ -193,7 +193,6 @@ int chat(const ChatFlags& flags) {
     fmt::print("{}\n", kHelp);
   }
   Interrupts* const ctrl_c = interrupts ? &*interrupts : nullptr;
-  Conversation conversation(flags, answerer, ctrl_c);
   Lines lines;
   std::string line;
   int exit_code     = 0;
@@ -222,7 +221,7 @@ int chat(const ChatFlags& flags) {
       continue;
     }
     try {
-      conversation.ask(line);
+      conversation.ask(line, ctrl_c);
     } catch (const UsageError& error) {
       fmt::print(stderr, "{}; /new starts another conversation\n", error.what());
       if (!terminal) exit_code = 5;  // lab/record.h: usage

@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "cli/answering.h"
-#include "cli/bundled_model.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
+#include "core/thread_pool.h"
 #include "lab/json_text.h"
 #include "model/new_file.h"
+#include "model/prompt_logits.h"
 
 namespace fathom::cli {
 namespace {
@@ -94,21 +95,18 @@ void print_tokens(const std::vector<TokenId>& ids, const model::Checkpoint& chec
 
 json to_json(const std::vector<TokenId>& prompt, const Answer& answer, const AnswerReader& reader,
              bool harmony, const Answerer& answerer) {
-  const auto milliseconds = [&](double seconds) {
-    return answer.ids.empty() ? json(nullptr) : json(seconds * 1e3);
-  };
   const auto rate = [](const std::optional<double>& value) { return value ? json(*value) : json(nullptr); };
   json out        = {{"schema", "fathom.generate/1"},
                      {"prompt_ids", prompt},
                      {"output_ids", answer.ids},
                      {"text", nullptr},
                      {"messages", nullptr},
-                     {"finish_reason", answer.finish_reason},
+                     {"finish_reason", name_of(answer.finish)},
                      {"timings",
-                      {{"prompt_ms", answer.prompt_s * 1e3},
+                      {{"prompt_ms", answer.prompt_s() * 1e3},
                        {"prompt_tokens_per_s", rate(answer.prompt_tokens_per_s())},
-                       {"ttft_ms", milliseconds(answer.ttft_s)},
-                       {"decode_ms", milliseconds(answer.decode_s)},
+                       {"ttft_ms", answer.ttft_s() * 1e3},
+                       {"decode_ms", answer.decode_s() * 1e3},
                        {"decode_tokens_per_s", rate(answer.decode_tokens_per_s())},
                        {"roof_tokens_per_s", nullptr}}}};
   if (answerer.checkpoint().tokenizer) out["text"] = reader.final_text();
@@ -130,44 +128,35 @@ void print(const AnswerReader::Piece& piece) {
 }
 
 void generate(const GenerateFlags& flags) {
-  const auto folder = model_folder(flags.answering.model);
-  if (flags.dry_run) {
-    const auto checkpoint = value_or_usage_error(model::Checkpoint::open(folder));
-    return print_tokens(prompt_ids(flags, checkpoint), checkpoint, flags.json);
-  }
-  Answerer answerer(
-      flags.answering,
-      value_or_usage_error(engine::TextModel::open(
-          folder, {.threads = flags.answering.threads, .max_context = flags.answering.context})));
-  const model::Checkpoint& checkpoint = answerer.checkpoint();
-  const std::vector<TokenId> prompt   = prompt_ids(flags, checkpoint);
-  const bool harmony                  = !flags.raw && flags.prompt_ids.empty();
+  const auto checkpoint             = open_checkpoint(flags.answering);
+  const std::vector<TokenId> prompt = prompt_ids(flags, checkpoint);
+  if (flags.dry_run) return print_tokens(prompt, checkpoint, flags.json);
 
+  std::optional<NpyFile> logits;
+  if (!flags.logits.empty())
+    logits.emplace(flags.logits, static_cast<int64_t>(prompt.size()), checkpoint.config.vocab_size);
+  Answerer answerer(flags.answering, checkpoint);
+  const bool harmony = !flags.raw && flags.prompt_ids.empty();
   AnswerReader reader(checkpoint, harmony);
-  Answerer::Listener listener;
-  listener.token = [&](TokenId id) {
+  const Answer answer = answerer.answer(prompt, [&](TokenId id) {
     const auto piece = reader.add(id);
     if (flags.json) return;
     if (checkpoint.tokenizer) return print(piece);
     fmt::print("{} ", id);
     std::fflush(stdout);
-  };
-  std::optional<NpyFile> logits;
-  if (!flags.logits.empty())
-    listener.each_logits = [&](std::span<const float> row) {
-      if (!logits)
-        logits.emplace(flags.logits, static_cast<int64_t>(prompt.size()), checkpoint.config.vocab_size);
-      logits->add(row);
-    };
-
-  const Answer answer = answerer.answer(prompt, listener);
+  });
   const auto rest     = reader.finish();
-  if (logits) logits->publish();
+  if (logits) {
+    const int threads = flags.answering.engine.config.threads;
+    ThreadPool pool(threads > 0 ? threads : host_threads());
+    model::prompt_logits(checkpoint, prompt, pool, [&](std::span<const float> row) { logits->add(row); });
+    logits->publish();
+  }
   if (flags.json) return fmt::print("{}", lab::json_text(to_json(prompt, answer, reader, harmony, answerer)));
   if (checkpoint.tokenizer) print(rest);
   fmt::print("\n");
   std::fflush(stdout);
-  if (harmony && reader.final_text().empty() && answer.finish_reason == "length" && !answer.ids.empty())
+  if (harmony && reader.final_text().empty() && answer.finish == engine::FinishReason::length)
     fmt::print(stderr, "the {} tokens went by without a final answer: raise --max-tokens\n",
                answer.ids.size());
   fmt::print(stderr, "{}\n", answerer.speed_text(answer));
@@ -189,8 +178,9 @@ void add_generate(CLI::App& app, int& exit_code) {
   verb.add_flag("--json", flags->json,
                 "Write one JSON object with tokens, text and times to standard output");
   verb.add_flag("--dry-run", flags->dry_run, "Show the prompt's tokens, and stop");
-  verb.add_option("--logits", flags->logits,
-                  "Write those of every token of the prompt to this file.npy, float32 [T, V]");
+  verb.add_option(
+      "--logits", flags->logits,
+      "Write those of every token of the prompt, as CPUs compute them, to this file.npy, float32 [T, V]");
   verb.callback([flags, &exit_code] {
     generate(*flags);
     exit_code = 0;

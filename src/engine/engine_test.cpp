@@ -9,12 +9,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "engine/text_model.h"
 #include "model/make.h"
+#include "model/prompt_logits.h"
 #include "model/tiny_checkpoint.h"
 
 namespace fathom::engine {
@@ -103,10 +104,13 @@ class Engines : public testing::Test {
     folder_ = new model::TempFolder;
     ThreadPool pool(2);
     ASSERT_TRUE(model::make_model({.shape = model::Shape::tiny, .seed = 3}, folder_->path(), pool));
+    checkpoint_ = new model::Checkpoint(model::Checkpoint::open(folder_->path()).value());
   }
   static void TearDownTestSuite() {
+    delete checkpoint_;
     delete folder_;
-    folder_ = nullptr;
+    checkpoint_ = nullptr;
+    folder_     = nullptr;
   }
 
   static std::unique_ptr<Engine> engine(const EngineConfig& config) {
@@ -115,13 +119,21 @@ class Engines : public testing::Test {
     return std::move(opened).value();
   }
 
-  // One token after the other, nothing else in the machine.
+  // After the last of `text`.
+  static std::vector<float> logits_after(std::span<const TokenId> text) {
+    ThreadPool pool(1);
+    std::vector<float> last;
+    model::prompt_logits(*checkpoint_, text, pool,
+                         [&](std::span<const float> logits) { last.assign(logits.begin(), logits.end()); });
+    return last;
+  }
+
+  // Without an engine: the whole text anew for each token.
   static std::vector<TokenId> alone(const Question& question) {
-    TextModel model = TextModel::open(folder_->path(), {.threads = 1, .max_context = 256}).value();
     Sampler sampler(384);
-    std::vector<TokenId> answer;
-    auto logits = model.append(question.prompt);
+    std::vector<TokenId> text = question.prompt, answer;
     for (;;) {
+      const std::vector<float> logits = logits_after(text);
       Restriction restriction;
       if (static_cast<int64_t>(answer.size()) < question.min_tokens)
         restriction.forbidden = question.stop_ids;
@@ -131,7 +143,7 @@ class Engines : public testing::Test {
       if (std::find(stops.begin(), stops.end(), answer.back()) != stops.end() ||
           static_cast<int64_t>(answer.size()) == question.max_tokens)
         return answer;
-      logits = model.append(std::span(answer).last(1));
+      text.push_back(answer.back());
     }
   }
 
@@ -187,9 +199,11 @@ class Engines : public testing::Test {
   }
 
   static model::TempFolder* folder_;
+  static model::Checkpoint* checkpoint_;
 };
 
-model::TempFolder* Engines::folder_ = nullptr;
+model::TempFolder* Engines::folder_     = nullptr;
+model::Checkpoint* Engines::checkpoint_ = nullptr;
 
 TEST_F(Engines, CountTheExpertsOfEveryToken) {
   Answers answers;
@@ -258,6 +272,13 @@ TEST_F(Engines, AnswerTheSameWhateverIsOn) {
   EXPECT_EQ(stats["baseline"].prefix_hit_tokens, 0);
   EXPECT_GT(stats["few pages"].preemptions, 0);
   EXPECT_GT(stats["small pieces"].steps, stats["all on"].steps);
+  const auto& small = stats["small pieces"].steps_by_rows;  // of 7 rows at most
+  EXPECT_GT(small[1], 0);
+  EXPECT_EQ(small[0] + small[1], stats["small pieces"].steps);
+  for (const auto& [name, counted] : stats) {
+    const auto& by_rows = counted.steps_by_rows;
+    EXPECT_EQ(std::accumulate(by_rows.begin(), by_rows.end(), int64_t{0}), counted.steps) << name;
+  }
   EXPECT_GT(stats["drafts of 3"].accepted_tokens, 0);
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
 }
@@ -276,10 +297,9 @@ TEST_F(Engines, DraftsDoNotChangeTheDistribution) {
     for (auto& [id, value] : p) value /= sum;
     return p;
   };
-  TextModel model             = TextModel::open(folder_->path(), {.threads = 1, .max_context = 64}).value();
   std::vector<TokenId> longer = prompt;
   longer.push_back(9);
-  const auto expected = probabilities(model.append(longer));
+  const auto expected = probabilities(logits_after(longer));
 
   Answers answers;
   auto running         = engine({.threads             = 2,
@@ -498,6 +518,7 @@ TEST_F(Engines, AConfigurationThatMakesNoSenseIsRefused) {
   EXPECT_NE(message({.max_context = 100, .kv_tokens = 99}).find("kv_tokens is 99"), std::string::npos);
   EXPECT_NE(message({.page_size = 0}).find("page_size"), std::string::npos);
   EXPECT_NE(message({.draft_tokens = 16}).find("draft_tokens"), std::string::npos);
+  EXPECT_NE(message({.kv_dtype = EngineConfig::KvDtype::fp8}).find("--kv-cache-dtype"), std::string::npos);
   EXPECT_FALSE(Engine::open("/nowhere", {}));
 }
 

@@ -48,6 +48,16 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str()
       ->group("Engine");
+  using Dtype = engine::EngineConfig::KvDtype;
+  verb.add_option_function<std::string>(
+          "--kv-cache-dtype",
+          [&c](const std::string& dtype) {
+            c.kv_dtype = dtype == "fp8" ? Dtype::fp8 : dtype == "bf16" ? Dtype::bf16 : Dtype::automatic;
+          },
+          "auto (default; on a GPU bf16), bf16, or fp8: nearly twice the tokens in the same memory of a GPU, "
+          "keys and values rounded to 4 bits of precision")
+      ->check(CLI::IsMember({"auto", "bf16", "fp8"}))
+      ->group("Engine");
   verb.add_option("--threads", c.threads, "CPU threads; 0: one for each CPU")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()

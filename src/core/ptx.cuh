@@ -288,6 +288,25 @@ __device__ inline float exp2_approximate(float x) {
   return y;
 }
 
+// ---- conversions (sm_89) ----
+
+// Two numbers as E4M3 codes, the first in the low byte. Rounds to nearest, ties to even; what is too large
+// becomes the largest number, 448.
+__device__ inline uint32_t to_e4m3(float first, float second) {
+  uint16_t codes = 0;
+  FATHOM_PTX_SM90("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+  return codes;
+}
+
+// ---- registers ----
+
+// No instruction. The numbers are others from here on, whatever they are: what they were is not kept so far.
+template <int kCount>
+__device__ inline void forget(float (&numbers)[kCount]) {
+#pragma unroll
+  for (float& x : numbers) asm volatile("" : "=f"(x));
+}
+
 #undef FATHOM_PTX_SM90
 #undef FATHOM_PTX_SM90A
 

@@ -16,6 +16,11 @@ struct EngineConfig {
   int64_t page_size     = 16;     // tokens
   int64_t step_tokens   = 512;    // rows of a step, at most; more where prompts are not cut
 
+  // How keys and values are kept: in fp32 on CPUs, in bf16 on a GPU, or there in FP8, 1.88 times the tokens
+  // in the same memory.
+  enum class KvDtype { automatic, bf16, fp8 };
+  KvDtype kv_dtype = KvDtype::automatic;
+
   bool gpu          = false;  // runs on this process's GPU, where kv_tokens = 0 is all that fits
   double gpu_memory = 0.9;    // share of the GPU's memory that may be in use, all in all
 

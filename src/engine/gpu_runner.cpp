@@ -31,6 +31,9 @@ GpuPassRules rules_of(const EngineConfig& c) {
           .round_rows  = c.graph_buckets,
           .tiles_only  = c.batch_invariant};
 }
+model::KvFormat kv_format_of(const EngineConfig& c) {
+  return c.kv_dtype == EngineConfig::KvDtype::fp8 ? model::KvFormat::fp8 : model::KvFormat::bf16;
+}
 int64_t max_chosen_of(const EngineConfig& c) {
   return padded_rows(c.max_sequences + c.draft_sequences * c.draft_tokens);
 }
@@ -90,7 +93,9 @@ Status gpu_can_run(const model::Checkpoint& checkpoint) {
   return model::GpuWeights::check(checkpoint.config, checkpoint.weights);
 }
 
-int64_t gpu_page_bytes(const model::Config& model) { return model::GpuKvCache::page_bytes(model); }
+int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config) {
+  return model::GpuKvCache::page_bytes(model, kv_format_of(config));
+}
 
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config) {
   size_t free = 0, total = 0;
@@ -118,7 +123,7 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       weights_(checkpoint.config, checkpoint.weights, device_, threads_, config.loading),
       model_(checkpoint.config, weights_, max_rows_, max_chosen_,
              config.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device_),
-      kv_(checkpoint.config, pages[kFull], pages[kWindow], device_),
+      kv_(checkpoint.config, pages[kFull], pages[kWindow], kv_format_of(config), device_),
       input_(device_, input_bytes(config)),
       chosen_(device_, max_chosen_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(checkpoint.config.vocab_size)) {

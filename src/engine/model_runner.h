@@ -63,6 +63,6 @@ Status gpu_can_run(const model::Checkpoint& checkpoint);
 // negative.
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config);
 // Of a page of one layer there.
-int64_t gpu_page_bytes(const model::Config& model);
+int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config);
 
 }  // namespace fathom::engine

@@ -1,10 +1,9 @@
-// The KV cache on a GPU: pages of 64 positions, and in each page for every key-value head a tile of keys and
-// one of values, 64 positions x 64 dimensions in bf16, 8 KiB. Tiles lie as the tensor cores read them from
-// shared memory ("128-byte swizzle"): the 16-byte piece c of a position's 128 bytes is at c ^ (position % 8).
-// A plain copy of a tile is an operand of wgmma, and ldmatrix reads it without bank conflicts.
+// The KV cache on a GPU: pages of 64 positions, and in each page for every key-value head the keys and the
+// values of 64 dimensions, in bf16 or in FP8.
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 #include "core/dtype.h"
 #include "core/view.h"
@@ -12,7 +11,10 @@
 
 namespace fathom::kernels {
 
-// Of one layer, on the device: [pages][heads][keys, values][64][64].
+// In bf16, of one layer, on the device: [pages][heads][keys, values][64][64], tiles of 8 KiB. They lie as the
+// tensor cores read them from shared memory ("128-byte swizzle"): the 16-byte piece c of a position's 128
+// bytes is at c ^ (position % 8). A plain copy of a tile is an operand of wgmma, and ldmatrix reads it
+// without bank conflicts.
 struct KvTiles {
   bf16* tiles   = nullptr;
   int64_t pages = 0, heads = 0;
@@ -29,6 +31,98 @@ struct KvTiles {
     return r * kHeadDim + ((d / 8) ^ (r % 8)) * 8 + d % 8;
   }
 };
+
+// In FP8, little more than half the bytes. A number is an E4M3 code times a scale, which it shares with its
+// block: 16 numbers of one position, dimensions 8 j .. 8 j + 8 of each half of the head, j < 4. Scales have 4
+// significant bits as codes do, so that numbers are exact in bf16: attention is that over a cache in bf16
+// that holds them. Of all scales it is the one with which the block's largest number is met best, by a code
+// near the top of E4M3 (normal numbers are off by 2.3 % rms; with powers of two as scales by 2.7 %, with fp32
+// for all 64, largest / 448, by 2.5 %). A position has scales of its own, so that nothing is quantised again
+// as a page fills; blocks are what a warp has of a head when it is stored, so that nobody waits for other
+// warps.
+//
+// Of one layer, on the device: [pages][heads][4 strips of 16 positions], so that a run of positions is one
+// copy, and in a strip
+//
+//   keys, values   [16][64] codes each. The 16-byte piece c of the 64 bytes of position r is at c ^ (r / 2
+//                  % 4) ("64-byte swizzle"): ldmatrix reads 8 positions without bank conflicts.
+//   their scales   [16][4] bytes each, of the blocks: m + 8 (e + 23) for (1 + m / 8) 2^e, -23 <= e <= 7.
+//                  255: the block has a number that is not finite, and none of it is a number when read.
+struct Fp8KvTiles {
+  uint8_t* tiles = nullptr;
+  int64_t pages = 0, heads = 0;
+
+  static constexpr int64_t kStrip      = 16;  // positions
+  static constexpr int64_t kCodeBytes  = kStrip * kHeadDim;
+  static constexpr int64_t kScaleBytes = kStrip * 4;
+  static constexpr int64_t kStripBytes = 2 * (kCodeBytes + kScaleBytes);
+  static constexpr int64_t kPageBytes  = kTile / kStrip * kStripBytes;  // of a head
+
+  FATHOM_HD uint8_t* strips(int64_t page, int64_t head) const {
+    return tiles + (page * heads + head) * kPageBytes;
+  }
+
+  // Where strips have dimension d of the key of position r, and its block's scale; those of the value are
+  // kCodeBytes and kScaleBytes behind.
+  FATHOM_HD static constexpr int64_t at(int64_t r, int64_t d) {
+    return r / kStrip * kStripBytes + r % kStrip * kHeadDim + ((d / 16) ^ (r / 2 % 4)) * 16 + d % 16;
+  }
+  FATHOM_HD static constexpr int64_t scale_at(int64_t r, int64_t d) {
+    return r / kStrip * kStripBytes + 2 * kCodeBytes + r % kStrip * 4 + d / 8 % 4;
+  }
+
+  // The scale of a block, from the bits of its largest magnitude: see above. The least holds numbers to
+  // 2^-33; what is too large for the greatest becomes 107520.
+  FATHOM_HD static constexpr uint32_t scale_of(uint32_t largest) {
+    constexpr uint32_t kOne = 127 << 23, kLeastOfCode = 1 << 20, kSeven = 7 << 20, kMantissa = 0x7fffff;
+    if (largest >= 0x7f800000) return 255;
+    const float number = __builtin_bit_cast(float, (largest & kMantissa) | kOne);  // from 1 to 2
+    float least        = 2;
+    uint32_t best = 0, best_code = 0;
+    for (uint32_t m = 0; m < 8; ++m) {
+      const float times = 1 + static_cast<float>(m) / 8;
+      const uint32_t code =
+          (__builtin_bit_cast(uint32_t, number * (1 / times)) + kLeastOfCode / 2) & -kLeastOfCode;
+      const float beside = __builtin_bit_cast(float, code) * times - number;  // exact
+      const float off    = beside < 0 ? -beside : beside;
+      if (off < least) least = off, best = m, best_code = code;
+    }
+    // The code lies at 2^8 if it is one of 1 .. 1.75 there, the largest; 1.875 lies at 2^7.
+    const int top      = (best_code & kMantissa) < kSeven ? 8 : 7;
+    const int exponent = static_cast<int>(largest >> 23) + static_cast<int>(best_code >> 23) - 2 * 127 - top;
+    if (exponent < -23) return 0;
+    return exponent > 7 ? 247 : best + 8 * static_cast<uint32_t>(exponent + 23);
+  }
+  // The scale that a byte stands for, below 248.
+  FATHOM_HD static constexpr float scale(uint32_t byte) {
+    return __builtin_bit_cast(float, (byte & 7) << 20 | ((byte >> 3) + 104) << 23);
+  }
+
+  // What the GPU's ops do when they store and read, one key (`value`: one value) of strips at a time. Of
+  // finite numbers, [64].
+  static void put(uint8_t* strips, int64_t r, bool value, const float* numbers) {
+    for (int64_t j = 0; j < 4; ++j) {
+      uint32_t largest = 0;
+      for (const int64_t half : {8 * j, 32 + 8 * j})
+        for (int64_t d = half; d < half + 8; ++d) {
+          const uint32_t magnitude = __builtin_bit_cast(uint32_t, numbers[d]) & 0x7fffffff;
+          if (magnitude > largest) largest = magnitude;
+        }
+      const uint32_t byte                                    = scale_of(largest);
+      strips[scale_at(r, 8 * j) + (value ? kScaleBytes : 0)] = static_cast<uint8_t>(byte);
+      for (const int64_t half : {8 * j, 32 + 8 * j})
+        for (int64_t d = half; d < half + 8; ++d)
+          strips[at(r, d) + (value ? kCodeBytes : 0)] = fp8_e4m3(numbers[d] * (1 / scale(byte))).bits;
+    }
+  }
+  static float get(const uint8_t* strips, int64_t r, bool value, int64_t d) {
+    const auto code = fp8_e4m3::from_bits(strips[at(r, d) + (value ? kCodeBytes : 0)]);
+    return static_cast<float>(code) * scale(strips[scale_at(r, d) + (value ? kScaleBytes : 0)]);
+  }
+};
+
+// What a layer's cache is.
+using KvLayer = std::variant<KvTiles, Fp8KvTiles>;
 
 // Whose rows are whose, on the device. Position p of sequence s lies at p % 64 of page pages(s, p / 64).
 struct PagedRows {

@@ -1,13 +1,16 @@
 // What becomes of a product W x, in the threads that have it: packed rows p and p + 8 (p % 16 < 8) for one
-// row t of x. Products with few rows and with many end in these alike. Each first reads what it needs besides
-// the product, read(p, t), so that a thread with many products can have many reads under way.
+// row t of x. The 8 lanes of a warp that have lane % 4 in common have the same t and the 16 rows of a group,
+// p % 8 being lane / 4. Products with few rows and with many end in these alike. Each first reads what it
+// needs besides the product, read(p, t), so that a thread with many products can have many reads under way.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/dtype.h"
+#include "core/ptx.cuh"
 #include "kernels/kv_tiles.h"
 #include "kernels/packed_weights.h"
 
@@ -49,12 +52,13 @@ struct StoreRows {
 // Queries, keys and values of RowOrder::rotary_pairs, turned by their positions (kernels/rope.h) and put
 // where attention reads them: queries at q [T, query heads, 64], keys and values in the cache. Heads of
 // queries come first, then those of keys, then those of values.
+template <class Kv>
 struct StoreHeads {
   const float* bias;     // [rows]
   const float* turns;    // [T, 64]: 32 cosines, 32 sines
   const int32_t* slots;  // [T]: page * 64 + place in the page; -1: the row is padding
   bf16* q;
-  KvTiles kv;
+  Kv kv;
   int query_heads;
 
   struct Given {
@@ -86,10 +90,27 @@ struct StoreHeads {
     const int slot = given.slot;
     if (slot < 0) return;
     const bool keys = head < query_heads + kv_heads;
-    bf16* tile =
-        keys ? kv.keys(slot / 64, head - query_heads) : kv.values(slot / 64, head - query_heads - kv_heads);
-    store_bf16(tile + KvTiles::at(slot % 64, i), first);
-    store_bf16(tile + KvTiles::at(slot % 64, 32 + i), second);
+    if constexpr (std::is_same_v<Kv, KvTiles>) {
+      bf16* tile =
+          keys ? kv.keys(slot / 64, head - query_heads) : kv.values(slot / 64, head - query_heads - kv_heads);
+      store_bf16(tile + KvTiles::at(slot % 64, i), first);
+      store_bf16(tile + KvTiles::at(slot % 64, 32 + i), second);
+    } else {
+      // The group's rows are a block. Floats without their sign are in the order of their bits, NaN on top.
+      uint32_t largest = max(__float_as_uint(first) & 0x7fffffff, __float_as_uint(second) & 0x7fffffff);
+#pragma unroll
+      for (int other = 4; other < 32; other *= 2)
+        largest = max(largest, __shfl_xor_sync(0x11111111u << threadIdx.x % 4, largest, other));
+      const uint32_t scale = Kv::scale_of(largest);
+      const float times    = 1 / Kv::scale(scale);
+      const uint32_t codes = ptx::to_e4m3(first * times, second * times);
+      uint8_t* strips      = kv.strips(slot / 64, keys ? head - query_heads : head - query_heads - kv_heads);
+      uint8_t* to          = strips + (keys ? 0 : Kv::kCodeBytes);
+      to[Kv::at(slot % 64, i)]      = static_cast<uint8_t>(codes);
+      to[Kv::at(slot % 64, 32 + i)] = static_cast<uint8_t>(codes >> 8);
+      if (p % 8 == 0)
+        strips[(keys ? 0 : Kv::kScaleBytes) + Kv::scale_at(slot % 64, i)] = static_cast<uint8_t>(scale);
+    }
   }
   __device__ void operator()(int p, int t, float a, float b) const { (*this)(p, t, a, b, read(p, t)); }
 };

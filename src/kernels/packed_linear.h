@@ -45,7 +45,7 @@ struct HeadsTarget {
   View<const float, 2> turns;    // [T, 64]: 32 cosines, 32 sines of a row's position, contiguous
   View<const int32_t, 1> slots;  // [T]: page * 64 + place in the page; -1: padding, which leaves the cache
   View<bf16, 3> q;               // [T, query heads, 64], contiguous
-  KvTiles kv;
+  KvLayer kv;
 };
 
 inline constexpr int64_t kFewRows = 8;

@@ -318,7 +318,7 @@ void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y,
 
 void project_heads_few(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to,
                        StreamRef stream) {
-  launch(x, w, store_heads(x, w, to), stream);
+  std::visit([&](const auto& kv) { launch(x, w, store_heads(x, w, to, kv), stream); }, to.kv);
 }
 
 void project_add_few(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {

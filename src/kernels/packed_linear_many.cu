@@ -134,7 +134,7 @@ void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y,
 
 void project_heads_many(View<const bf16, 2> x, const PackedMatrix& w, const HeadsTarget& to, StreamRef stream,
                         SumOrder order) {
-  launch_for_rows(x, w, store_heads(x, w, to), order, stream);
+  std::visit([&](const auto& kv) { launch_for_rows(x, w, store_heads(x, w, to, kv), order, stream); }, to.kv);
 }
 
 void project_add_many(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,

@@ -1,6 +1,6 @@
 // Attention with sinks on a GPU, over the paged cache of kernels/kv_tiles.h; mathematics in
-// kernels/attention.h. Products are of bf16 numbers with sums in fp32, weights exp(s - max) are rounded to
-// bf16 before they meet the values; maxima and sums of weights are fp32.
+// kernels/attention.h. Products are of bf16 numbers, those of a cache in FP8 too, with sums in fp32, weights
+// exp(s - max) are rounded to bf16 before they meet the values; maxima and sums of weights are fp32.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace fathom::kernels {
 // It begins before its predecessor in a chain of launches ends (core/launch.cuh). So `rows` must have been
 // written before that predecessor, and so must the cache but for the last T positions of each row: T rows of
 // one sequence, at consecutive positions, are the most that a step adds to it.
-void attend_few(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> sinks, float scale,
+void attend_few(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
                 int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out, StreamRef stream);
 
 }  // namespace fathom::kernels

@@ -1,7 +1,7 @@
 // out(t, h) = sum_j p(j) v(j) / (exp(sink(h)) + sum_j p(j)),  p(j) = exp(scale q(t, h) . k(j)); few rows t
 //
-// bytes   256 Hkv for each position in reach of a row (keys and values in bf16), read once for a group of
-//         query heads; rows of one sequence meet in L2
+// bytes   256 Hkv for each position in reach of a row (keys and values in bf16; 136 in FP8), read once for a
+//         group of query heads; rows of one sequence meet in L2
 // flops   4 x 64 x 8 Hkv for each: 8 heads are the columns of a product, whether the group fills them or not
 // limit   DRAM bandwidth; a window or a short context: latency
 // idea    S^T = K Q^T has 16 keys as rows and the group as its 8 columns: K comes from its tile by ldmatrix,
@@ -12,6 +12,8 @@
 //         others store their part into the first one's shared memory, and it adds the sink, once. So there
 //         is no second kernel and nothing to keep in device memory, at the price of at most 8 blocks a row.
 //         Positions that the step does not write are fetched before the previous kernel has ended.
+//         FP8 becomes bf16 on the way from ldmatrix to the tensor cores. 16-bit units of rows of bytes are
+//         pairs of dimensions: kernels/kv_run.cuh has what the order of sums and of outputs does with them.
 // source  Dao et al., Flash-Decoding, 2023 (splits); gpt-oss.md section 3 (the sink in the final sum only)
 #include <cuda_bf16.h>
 
@@ -22,21 +24,23 @@
 #include "core/launch.cuh"
 #include "core/multiprocessors.h"
 #include "core/ptx.cuh"
+#include "kernels/kv_run.cuh"
 #include "kernels/paged_attention.h"
 
 namespace fathom::kernels {
 namespace {
 
-constexpr int kGroup    = 8;    // columns of a product
-constexpr int kDims     = 64;   // of a head
-constexpr int kRowBytes = 128;  // of a position in a tile
-constexpr int kCluster  = 8;    // blocks that share a row, at most
-constexpr float kLog2E  = 1.44269504f;
+constexpr int kGroup   = 8;   // columns of a product
+constexpr int kDims    = 64;  // of a head
+constexpr int kKeys    = 32;  // of a run
+constexpr int kCluster = 8;   // blocks that share a row, at most
+constexpr float kLog2E = 1.44269504f;
 static_assert(kDims == kHeadDim);
 
+template <class Kv>
 struct Attend {
   const bf16* q;
-  KvTiles kv;
+  Kv kv;
   const float* sinks;
   float scale;  // to base 2
   int window;
@@ -52,13 +56,27 @@ struct Part {
   float4 most_and_sum[kGroup];  // two numbers each
 };
 
-// kWarps warps, each with a ring of kStages runs of kKeys positions; kBlocks blocks fit on a multiprocessor.
-template <int kWarps_, int kKeys_, int kStages_, int kBlocks_>
+__device__ uint32_t pack(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(both);
+}
+
+// What a warp knows of a row and a key-value head after some positions. Lane 4 g + t has columns (heads) 2 t
+// and 2 t + 1; its sums of weights are of keys g and g + 8 of each 16, its sums of values of rows g and
+// g + 8 of value (m, i).
+struct Running {
+  float most[2]   = {-INFINITY, -INFINITY};  // of all keys so far, to base 2
+  float sum[2]    = {};
+  float out[4][4] = {};
+};
+
+// kWarps warps, each with a ring of kStages runs; kBlocks blocks fit on a multiprocessor.
+template <class RunOf, int kWarps_, int kBlocks_>
 struct Shape {
-  static constexpr int kWarps = kWarps_, kKeys = kKeys_, kStages = kStages_, kBlocks = kBlocks_;
+  using Run                   = RunOf;
+  static constexpr int kWarps = kWarps_, kKeys = Run::kKeys, kStages = Run::kStages, kBlocks = kBlocks_;
   static constexpr int kThreads    = 32 * kWarps;
-  static constexpr int kHalfBytes  = kKeys * kRowBytes;  // of a stage: keys, then values
-  static constexpr int kStageBytes = 2 * kHalfBytes;
+  static constexpr int kStageBytes = Run::kBytes;
   static constexpr int kRingBytes  = kStages * kStageBytes;  // of a warp
   static constexpr int kRunsOfPage = static_cast<int>(kTile) / kKeys;
   static_assert(kKeys % 16 == 0 && kTile % kKeys == 0);
@@ -68,29 +86,12 @@ struct Shape {
   }
 };
 
-__device__ uint32_t pack(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(both);
-}
-
-// What a warp knows of a row and a key-value head after some positions. Lane 4 g + t has columns (heads) 2 t
-// and 2 t + 1; its sums of weights are of keys g and g + 8 of each 16, its sums of values dimensions
-// 16 i + g and 16 i + g + 8.
-struct Running {
-  float most[2]   = {-INFINITY, -INFINITY};  // of all keys so far, to base 2
-  float sum[2]    = {};
-  float out[4][4] = {};
-};
-
-// Adds kKeys positions from `stage` (shared), of which those from `first` to `last` are in reach.
-template <int kKeys>
-__device__ void attend(Running& running, const uint32_t (&q)[4][2], uint32_t stage, int first, int last,
+// Adds a run, of whose positions those from `first` to `last` are in reach.
+template <class Run>
+__device__ void attend(Running& running, const uint32_t (&q)[4][2], const char* stage, int first, int last,
                        float scale) {
   const int lane = threadIdx.x % 32;
-  // Pieces of a row lie at piece ^ row % 8 (KvTiles::at), so from pair of pieces to pair is an xor of 32.
-  const uint32_t keys = stage + lane % 16 * kRowBytes + (lane / 16 ^ lane % 8) * 16;
-  const uint32_t values =
-      stage + kKeys * kRowBytes + (lane % 8 + lane / 16 * 8) * kRowBytes + ((lane / 8 % 2) ^ lane % 8) * 16;
+  Run run(stage, lane);
 
   float s[kKeys / 16][4] = {};
 #pragma unroll
@@ -98,7 +99,7 @@ __device__ void attend(Running& running, const uint32_t (&q)[4][2], uint32_t sta
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       uint32_t a[4];
-      ptx::load_matrices(a, (keys + m * 16 * kRowBytes) ^ (k * 32));
+      run.key(m, k, a);
       ptx::mma_16x8x16(s[m], a, q[k]);
     }
   if (first > 0 || last < kKeys - 1) {
@@ -141,7 +142,7 @@ __device__ void attend(Running& running, const uint32_t (&q)[4][2], uint32_t sta
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       uint32_t a[4];
-      ptx::load_matrices_transposed(a, (values + m * 16 * kRowBytes) ^ (i * 32));
+      run.value(m, i, a);
       ptx::mma_16x8x16(running.out[i], a, p);
     }
   }
@@ -163,7 +164,9 @@ struct Merged {
 
 // Grid: (splits, key-value heads, T), and the splits of a row and head are a cluster.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(const Attend o) {
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks)
+    attend_few_kernel(const Attend<typename S::Run::Kv> o) {
+  using Run = typename S::Run;
   extern __shared__ __align__(128) char ring[];
   __shared__ uint64_t full[S::kWarps][S::kStages], parts_here;
   __shared__ float most[S::kWarps][kGroup], sum[S::kWarps][kGroup];
@@ -205,19 +208,20 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
   if (used > 1) ptx::cluster_arrive_relaxed();  // others may use parts_here, once they have waited
 
   // The warp's i-th run goes to stage i % kStages. Lane i % 32 knows where it is, and starts the copies.
-  char* const mine    = ring + warp * S::kRingBytes;
-  const bf16* of_lane = nullptr;
-  const auto fetch    = [&](int i) {
+  char* const mine                             = ring + warp * S::kRingBytes;
+  decltype(Run::source(o.kv, 0, 0, 0)) of_lane = nullptr;
+  const auto fetch                             = [&](int i) {
     if (i % 32 == 0 && i + lane < count) {
       const int run = begin + (i + lane) * S::kWarps;
-      of_lane = o.kv.keys(pages[run / S::kRunsOfPage], head) + run % S::kRunsOfPage * (S::kKeys * kDims);
+      of_lane       = Run::source(o.kv, pages[run / S::kRunsOfPage], head, run % S::kRunsOfPage);
     }
     if (lane != i % 32) return;
     const int stage = i % S::kStages;
     char* const to  = mine + stage * S::kStageBytes;
     ptx::mbarrier_arrive_expect_tx(&full[warp][stage], S::kStageBytes);
-    ptx::bulk_load(to, of_lane, S::kHalfBytes, &full[warp][stage]);
-    ptx::bulk_load(to + S::kHalfBytes, of_lane + KvTiles::kElements, S::kHalfBytes, &full[warp][stage]);
+    ptx::bulk_load(to, of_lane, Run::kPartBytes, &full[warp][stage]);
+    if constexpr (Run::kParts > 1)
+      ptx::bulk_load(to + Run::kPartBytes, of_lane + Run::kApart, Run::kPartBytes, &full[warp][stage]);
   };
   // The step's own positions are among the last T, and come when the previous kernel has written them.
   int fetched       = 0;
@@ -231,10 +235,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
   // Column g of Q^T is head g of the group.
   uint32_t q[4][2] = {};
   if (lane / 4 < o.group) {
-    const auto* from = reinterpret_cast<const uint32_t*>(
-        o.q + (int64_t{t} * o.query_heads + head * o.group + lane / 4) * kDims);
-#pragma unroll
-    for (int piece = 0; piece < 8; ++piece) q[piece / 2][piece % 2] = from[piece * 4 + lane % 4];
+    const bf16* row = o.q + (int64_t{t} * o.query_heads + head * o.group + lane / 4) * kDims;
+    Run::load_query(q, reinterpret_cast<const uint32_t*>(row), lane);
   }
 
   Running running;
@@ -245,13 +247,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
     ptx::mbarrier_wait(&full[warp][stage], i / S::kStages & 1);
     if (from > 0 || last < S::kKeys - 1) {
       // Out of reach there may be anything, and 0 times a NaN is one.
-      auto* values = reinterpret_cast<uint4*>(mine + stage * S::kStageBytes + S::kHalfBytes);
-      for (int piece = lane; piece < S::kKeys * 8; piece += 32)
-        if (piece / 8 < from || piece / 8 > last) values[piece] = {};
+      Run::clear(mine + stage * S::kStageBytes, from, last, lane);
       ptx::fence_proxy_async();  // before the stage is filled again
       __syncwarp();              // the lanes read what the others cleared
     }
-    attend<S::kKeys>(running, q, ptx::shared_address(mine + stage * S::kStageBytes), from, last, o.scale);
+    attend<Run>(running, q, mine + stage * S::kStageBytes, from, last, o.scale);
     __syncwarp();  // all have read the stage
     if (i + S::kStages < count) fetch(i + S::kStages);
   }
@@ -264,11 +264,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int other = 4; other < 32; other *= 2) running.sum[h] += __shfl_xor_sync(~0u, running.sum[h], other);
-    float* to = reinterpret_cast<float*>(mine) + (lane % 4 * 2 + h) * kRow + lane / 4;
+    float* to = reinterpret_cast<float*>(mine) + (lane % 4 * 2 + h) * kRow + lane / 4 * Run::kOfLane;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      to[i * 16]     = running.out[i][h];
-      to[i * 16 + 8] = running.out[i][2 + h];
+      to[i * 16]                = running.out[i][h];
+      to[i * 16 + Run::kOfHalf] = running.out[i][2 + h];
     }
     if (lane < 4) {
       most[warp][lane * 2 + h] = running.most[h];
@@ -314,15 +314,17 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) attend_few_kernel(con
 
 // Few rows and heads have a multiprocessor each; of many, several share one, and some copy while others
 // multiply.
-using Alone  = Shape<8, 32, 2, 1>;
-using Shared = Shape<4, 32, 2, 3>;
+template <class Run>
+using Alone = Shape<Run, 8, 1>;
+template <class Run>
+using Shared = Shape<Run, 4, 3>;
 
 // A row and head, `reach` positions, is cut into a power of two blocks. While those of all rows are at most
 // half the multiprocessors (more gain nothing: clusters get into each other's way), it takes no more than a
 // run for each of a block's warps; beyond that 1024 positions for each warp, some 20 us, so that a long row
 // does not keep a batch of short ones waiting.
 template <class S>
-void launch(Attend o, int64_t kv_heads, int64_t count, int64_t reach, StreamRef stream) {
+void launch(Attend<typename S::Run::Kv> o, int64_t kv_heads, int64_t count, int64_t reach, StreamRef stream) {
   const auto least = [&](int splits) {
     return S::kWarps * (2 * splits * count * kv_heads <= multiprocessors() ? 1 : 1024 / S::kKeys);
   };
@@ -338,10 +340,10 @@ void launch(Attend o, int64_t kv_heads, int64_t count, int64_t reach, StreamRef 
                  splits, stream, o);
 }
 
-}  // namespace
-
-void attend_few(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> sinks, float scale,
-                int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out, StreamRef stream) {
+template <class Run>
+void attend_rows(View<const bf16, 3> q, const typename Run::Kv& kv, View<const float, 1> sinks, float scale,
+                 int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
+                 StreamRef stream) {
   const int64_t count = q.extent(0), heads = q.extent(1);
   FATHOM_EXPECT(kv.heads > 0 && heads >= kv.heads && heads % kv.heads == 0 && heads / kv.heads <= kGroup,
                 "attend_few: query heads must be 1 to 8 times the key-value heads");
@@ -356,22 +358,32 @@ void attend_few(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> s
                 "attend_few: pages must reach as far as the longest row");
   FATHOM_EXPECT(count <= 65535, "attend_few: too many rows for its grid");
   if (count == 0) return;
-  Attend o      = {};
-  o.q           = q.data();
-  o.kv          = kv;
-  o.sinks       = sinks.data();
-  o.scale       = scale * kLog2E;
-  o.window      = static_cast<int>(window);
-  o.rows        = rows;
-  o.out         = out.data();
-  o.query_heads = static_cast<int>(heads);
-  o.group       = static_cast<int>(heads / kv.heads);
+  Attend<typename Run::Kv> o = {};
+  o.q                        = q.data();
+  o.kv                       = kv;
+  o.sinks                    = sinks.data();
+  o.scale                    = scale * kLog2E;
+  o.window                   = static_cast<int>(window);
+  o.rows                     = rows;
+  o.out                      = out.data();
+  o.query_heads              = static_cast<int>(heads);
+  o.group                    = static_cast<int>(heads / kv.heads);
 
   const int64_t reach = window > 0 ? std::min(window, longest) : longest;
-  if (count * kv.heads <= multiprocessors() && reach > Alone::kWarps * Alone::kKeys)
-    launch<Alone>(o, kv.heads, count, reach, stream);
+  if (count * kv.heads <= multiprocessors() && reach > Alone<Run>::kWarps * Run::kKeys)
+    launch<Alone<Run>>(o, kv.heads, count, reach, stream);
   else
-    launch<Shared>(o, kv.heads, count, reach, stream);
+    launch<Shared<Run>>(o, kv.heads, count, reach, stream);
+}
+
+}  // namespace
+
+void attend_few(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
+                int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out, StreamRef stream) {
+  if (const auto* fp8 = std::get_if<Fp8KvTiles>(&kv))
+    attend_rows<Fp8Run<kKeys>>(q, *fp8, sinks, scale, window, rows, longest, out, stream);
+  else
+    attend_rows<Bf16Run<kKeys>>(q, std::get<KvTiles>(kv), sinks, scale, window, rows, longest, out, stream);
 }
 
 }  // namespace fathom::kernels

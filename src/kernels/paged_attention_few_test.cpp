@@ -10,44 +10,14 @@
 
 #include "core/device.h"
 #include "kernels/attention.h"
+#include "kernels/device_vector.h"
 #include "kernels/paged_attention.h"
 
 namespace fathom::kernels {
 namespace {
 
-constexpr int64_t kDh      = kHeadDim;
-constexpr uint16_t kPoison = 0x7fc1;  // a NaN
-constexpr int64_t kGuard   = 256;     // poisoned elements before and behind out
+constexpr int64_t kDh     = kHeadDim;
 constexpr double kHalfUlp = 1.0 / 256, kFloatHalfUlp = 1.0 / (1 << 24);
-
-// Device memory with a vector's content.
-class OnDevice {
- public:
-  template <class T>
-  explicit OnDevice(const std::vector<T>& host)
-      : bytes_(static_cast<int64_t>(host.size() * sizeof(T))),
-        memory_(cuda_device()->allocate(std::max<int64_t>(bytes_, 256))) {
-    if (bytes_) cuda_device()->to_device(memory_, host.data(), bytes_);
-  }
-  ~OnDevice() { cuda_device()->release(memory_); }
-  OnDevice(const OnDevice&)            = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(memory_);
-  }
-  template <class T>
-  std::vector<T> host() const {
-    std::vector<T> copy(static_cast<size_t>(bytes_) / sizeof(T));
-    if (bytes_) cuda_device()->to_host(copy.data(), memory_, bytes_);
-    return copy;
-  }
-
- private:
-  int64_t bytes_;
-  void* memory_;
-};
 
 struct Span {
   int64_t begin, end;  // positions of a sequence's rows; the cache has those below end
@@ -59,6 +29,7 @@ struct Problem {
   float sink = 0, size = 2;  // around which sinks lie; of queries
   int64_t padding = 0;       // rows behind the others
   int64_t longest = 0;       // more than the longest row, if not 0
+  bool fp8        = false;   // the cache; keys and values are then the numbers that it holds
 };
 
 // A cache of shuffled pages that holds the keys and values in reach and NaN everywhere else, as the GPU has
@@ -74,12 +45,11 @@ class Cache {
     std::iota(shuffled.begin(), shuffled.end(), 0);
     std::shuffle(shuffled.begin(), shuffled.end(), random_);
     pages.assign(static_cast<size_t>(S * per_sequence_), -1);
-    tiles.assign(static_cast<size_t>(n * problem.kv_heads * 2 * KvTiles::kElements),
-                 bf16::from_bits(kPoison));
-    keys.assign(tiles.size() / 2, NAN);
+    const int64_t of_head = problem.fp8 ? Fp8KvTiles::kPageBytes : 4 * KvTiles::kElements;
+    memory.assign(static_cast<size_t>(n * problem.kv_heads * of_head), 0xff);  // no numbers in either format
+    keys.assign(static_cast<size_t>(n * problem.kv_heads * KvTiles::kElements), NAN);
     values = keys;
 
-    const KvTiles kv = {tiles.data(), n, problem.kv_heads};
     const KvPages to = reference_pages();
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (int64_t s = 0; s < S; ++s) {
@@ -88,16 +58,29 @@ class Cache {
       for (int64_t j = first; j < end; ++j) {
         int32_t& page = pages[static_cast<size_t>(s * per_sequence_ + j / kTile)];
         page          = shuffled[static_cast<size_t>(s * per_sequence_ + j / kTile)];
-        for (int64_t head = 0; head < problem.kv_heads; ++head)
+        for (int64_t head = 0; head < problem.kv_heads; ++head) {
+          float key[kDh], value[kDh];
+          for (int64_t d = 0; d < kDh; ++d) key[d] = uniform(random_), value[d] = uniform(random_);
+          if (problem.fp8)  // blocks of quiet numbers, and of loud ones
+            for (int64_t d = 0; d < kDh; ++d) {
+              const auto loudness = static_cast<int>((d / 8 + j) % 4);
+              key[d] = std::ldexp(key[d], loudness - 3), value[d] = std::ldexp(value[d], 3 * loudness - 6);
+            }
+          put(page, head, j % kTile, key, value);
           for (int64_t d = 0; d < kDh; ++d) {
-            const bf16 key(uniform(random_)), value(uniform(random_));
-            kv.keys(page, head)[KvTiles::at(j % kTile, d)]   = key;
-            kv.values(page, head)[KvTiles::at(j % kTile, d)] = value;
-            to.keys(page, j % kTile, head, d)                = static_cast<float>(key);
-            to.values(page, j % kTile, head, d)              = static_cast<float>(value);
+            to.keys(page, j % kTile, head, d)   = key[d];
+            to.values(page, j % kTile, head, d) = value[d];
           }
+        }
       }
     }
+  }
+
+  // The same layout of `at`, on the device or here.
+  KvLayer layer(uint8_t* at) const {
+    const int64_t n = static_cast<int64_t>(keys.size()) / (problem_.kv_heads * KvTiles::kElements);
+    if (problem_.fp8) return Fp8KvTiles{at, n, problem_.kv_heads};
+    return KvTiles{reinterpret_cast<bf16*>(at), n, problem_.kv_heads};
   }
 
   KvPages reference_pages() {
@@ -108,11 +91,31 @@ class Cache {
   int64_t longest() const { return longest_; }
   int64_t per_sequence() const { return per_sequence_; }
 
-  std::vector<bf16> tiles;
+  std::vector<uint8_t> memory;
   std::vector<float> keys, values;
   std::vector<int32_t> pages;  // [S, per_sequence]
 
  private:
+  // Numbers become those that the cache then holds.
+  void put(int64_t page, int64_t head, int64_t r, float (&key)[kDh], float (&value)[kDh]) {
+    const KvLayer kv = layer(memory.data());
+    if (const auto* fp8 = std::get_if<Fp8KvTiles>(&kv)) {
+      uint8_t* strips = fp8->strips(page, head);
+      Fp8KvTiles::put(strips, r, false, key);
+      Fp8KvTiles::put(strips, r, true, value);
+      for (int64_t d = 0; d < kDh; ++d)
+        key[d] = Fp8KvTiles::get(strips, r, false, d), value[d] = Fp8KvTiles::get(strips, r, true, d);
+      return;
+    }
+    const auto& tiles = std::get<KvTiles>(kv);
+    for (int64_t d = 0; d < kDh; ++d) {
+      bf16& k = tiles.keys(page, head)[KvTiles::at(r, d)];
+      bf16& v = tiles.values(page, head)[KvTiles::at(r, d)];
+      k = bf16(key[d]), v = bf16(value[d]);
+      key[d] = static_cast<float>(k), value[d] = static_cast<float>(v);
+    }
+  }
+
   const Problem problem_;
   int64_t longest_ = 0, per_sequence_ = 0;
   std::mt19937 random_{12};
@@ -154,25 +157,16 @@ class AttendFew : public testing::Test {
   static std::vector<bf16> attend(const Problem& problem, const Cache& cache, const Rows& rows) {
     const auto T = static_cast<int64_t>(rows.positions.size());
     const auto S = static_cast<int64_t>(problem.sequences.size()), heads = problem.kv_heads * problem.group;
-    const std::vector<float> sinks(rows.sinks.begin(), rows.sinks.end());
-    const OnDevice tiles(cache.tiles), pages(cache.pages), positions(rows.positions), sequence(rows.sequence),
-        q(rows.q), on_device_sinks(sinks),
-        out(std::vector<bf16>(static_cast<size_t>(T * heads * kDh + 2 * kGuard), bf16::from_bits(kPoison)));
-    const KvTiles kv      = {tiles.as<bf16>(),
-                             static_cast<int64_t>(cache.keys.size()) / (kTile * problem.kv_heads * kDh),
-                             problem.kv_heads};
-    const PagedRows paged = {{positions.as<int32_t>(), {T}},
-                             {sequence.as<int32_t>(), {T}},
-                             {pages.as<int32_t>(), {S, cache.per_sequence()}}};
-    attend_few({q.as<bf16>(), {T, heads, kDh}}, kv, {on_device_sinks.as<float>(), {heads}}, 0.125f,
-               problem.window, paged, cache.longest(), {out.as<bf16>() + kGuard, {T, heads, kDh}},
-               cuda_device()->stream());
-    cuda_device()->synchronize();
-    std::vector<bf16> got = out.host<bf16>();
-    const auto poisoned   = [](const bf16& v) { return v.bits == kPoison; };
-    EXPECT_TRUE(std::all_of(got.begin(), got.begin() + kGuard, poisoned)) << "before out";
-    EXPECT_TRUE(std::all_of(got.end() - kGuard, got.end(), poisoned)) << "behind out";
-    return {got.begin() + kGuard, got.end() - kGuard};
+    const DeviceVector memory(cache.memory);
+    const DeviceVector pages(cache.pages), positions(rows.positions), sequence(rows.sequence);
+    const DeviceVector q(rows.q);
+    const DeviceVector sinks(std::vector<float>(rows.sinks.begin(), rows.sinks.end()));
+    const DeviceVector<bf16> out(T * heads * kDh);
+    attend_few(q.view({T, heads, kDh}), cache.layer(memory.data()), sinks.view({heads}), 0.125f,
+               problem.window,
+               {positions.view({T}), sequence.view({T}), pages.view({S, cache.per_sequence()})},
+               cache.longest(), out.view({T, heads, kDh}), cuda_device()->stream());
+    return out.read();
   }
 
   // Against the reference, and against a double loop that also knows how far off a value may be.
@@ -278,7 +272,8 @@ TEST_F(AttendFew, IsAttention) {
   for (const int64_t group : {1, 4, 8})
     for (const int64_t window : {0, 64, 128}) {
       SCOPED_TRACE("group " + std::to_string(group) + " window " + std::to_string(window));
-      check({.sequences = decoding(kLengths), .group = group, .window = window});
+      for (const bool fp8 : {false, true})
+        check({.sequences = decoding(kLengths), .group = group, .window = window, .fp8 = fp8});
     }
 }
 
@@ -286,7 +281,8 @@ TEST_F(AttendFew, OneRowIsCutIntoAllSplits) {
   for (const int64_t length : kLengths)
     for (const int64_t window : {0, 128, 1000}) {
       SCOPED_TRACE("length " + std::to_string(length) + " window " + std::to_string(window));
-      check({.sequences = decoding({length}), .window = window});
+      for (const bool fp8 : {false, true})
+        check({.sequences = decoding({length}), .window = window, .fp8 = fp8});
     }
 }
 
@@ -299,7 +295,8 @@ TEST_F(AttendFew, LongRowsAmongManyShortOnes) {
   std::vector<int64_t> lengths(30, 100);
   lengths[7]  = 9001;
   lengths[20] = 16384;
-  check({.sequences = decoding(lengths), .group = 1, .kv_heads = 8});
+  for (const bool fp8 : {false, true})
+    check({.sequences = decoding(lengths), .group = 1, .kv_heads = 8, .fp8 = fp8});
 }
 
 TEST_F(AttendFew, ManyRows) {
@@ -311,7 +308,9 @@ TEST_F(AttendFew, ManyRows) {
 
 TEST_F(AttendFew, SeveralRowsOfASequence) {
   const std::vector<Span> spans = {{0, 5}, {60, 67}, {1000, 1003}, {127, 130}};
-  for (const int64_t window : {0, 64, 128}) check({.sequences = spans, .window = window, .padding = 3});
+  for (const int64_t window : {0, 64, 128})
+    for (const bool fp8 : {false, true})
+      check({.sequences = spans, .window = window, .padding = 3, .fp8 = fp8});
 }
 
 TEST_F(AttendFew, SinksOfAnySize) {
@@ -320,7 +319,9 @@ TEST_F(AttendFew, SinksOfAnySize) {
 }
 
 TEST_F(AttendFew, LargeScores) {
-  for (const float size : {1e2f, 1e4f}) check({.sequences = decoding({1, 64, 129, 2000}), .size = size});
+  for (const float size : {1e2f, 1e4f})
+    for (const bool fp8 : {false, true})
+      check({.sequences = decoding({1, 64, 129, 2000}), .size = size, .fp8 = fp8});
 }
 
 TEST_F(AttendFew, OnlyPadding) { check({.sequences = {{0, 0}}, .padding = 5, .longest = 64}); }
@@ -328,8 +329,9 @@ TEST_F(AttendFew, OnlyPadding) { check({.sequences = {{0, 0}}, .padding = 5, .lo
 TEST_F(AttendFew, NoRows) { check({.sequences = {{0, 0}}, .longest = 64}); }
 
 TEST_F(AttendFew, SameBitsEachTimeWhateverTheOtherRows) {
-  for (const int64_t window : {0, 128}) {
-    const Problem problem = {.sequences = decoding({4097, 1000, 65, 2000}), .window = window, .padding = 2};
+  for (const auto& [window, fp8] : {std::pair{0, false}, {128, false}, {0, true}, {128, true}}) {
+    const Problem problem = {
+        .sequences = decoding({4097, 1000, 65, 2000}), .window = window, .padding = 2, .fp8 = fp8};
     const Cache cache(problem);
     Rows rows        = rows_of(problem);
     const auto first = attend(problem, cache, rows);

@@ -11,6 +11,10 @@
 //         and others 2023, 2024). While the tensor cores add the last page's values and multiply the next
 //         page's keys, the warpgroup takes exponentials of this one's scores.
 //
+// A page in FP8 becomes one in bf16 in shared memory, a part of it by every warp, a step before its scores
+// are wanted, while the tensor cores add values. Keys are multiplied then, where else they go first:
+// unpacking wants the registers that scores will take. Sums are the same.
+//
 // There is no warp for copies alone: 4 warpgroups want 128 registers a thread, all there are. The first warps
 // of the warpgroups take turns in loading a page far ahead. Nor is a row's maximum looked for: see kBound.
 #include <cuda_bf16.h>
@@ -18,12 +22,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/cuda.h"
 #include "core/launch.cuh"
 #include "core/multiprocessors.h"
 #include "core/ptx.cuh"
 #include "core/wgmma.cuh"
+#include "kernels/fp8_kv.cuh"
 #include "kernels/paged_attention_many.h"
 
 namespace fathom::kernels {
@@ -47,10 +53,11 @@ constexpr float kBound = 0x1p64f;
 // A number that all lanes have: what follows from it stays in uniform registers if the compiler knows.
 __device__ int of_warp(int x) { return __shfl_sync(kAllLanes, x, 0); }
 
+template <class Kv>
 struct Prompt {
   const bf16* q;
   bf16* out;
-  KvTiles kv;
+  Kv kv;
   const float* sinks;
   const PromptTile* tiles;
   const int32_t* positions;
@@ -59,21 +66,51 @@ struct Prompt {
   float scale;
 };
 
+// Pages in shared memory, those that the copy engine brings in a ring of kStages: in bf16 they are operands.
+template <class Kv, int kStages>
+struct Pages {
+  static constexpr int kOperands = kStages, kCopied = kPageBytes;
+
+  alignas(1024) unsigned char pages[kStages][kPageBytes];
+  uint64_t full[kStages], empty[kStages];
+
+  __device__ unsigned char* copied(int stage) { return pages[stage]; }
+  __device__ static const void* source(const Kv& kv, int page, int head) { return kv.keys(page, head); }
+};
+
+// In FP8 they are unpacked to operands. The operand of step n takes the place of that of step n - 4. Whoever
+// unpacks it, in step n - 1, has seen `ready` of that step: all warps were in step n - 2 by then, and had
+// done with values of step n - 4.
+template <int kStages>
+struct Pages<Fp8KvTiles, kStages> {
+  static constexpr int kOperands = 4, kCopied = Fp8KvTiles::kPageBytes;
+
+  alignas(1024) unsigned char pages[kOperands][kPageBytes];
+  alignas(128) unsigned char packed[kStages][kCopied];
+  uint64_t full[kStages], ready[kOperands];
+
+  __device__ unsigned char* copied(int stage) { return packed[stage]; }
+  __device__ static const void* source(const Fp8KvTiles& kv, int page, int head) {
+    return kv.strips(page, head);
+  }
+};
+
 // kWarpgroups query heads of a block; kBlocks of them on a multiprocessor.
-template <int kWarpgroups, int kStages, int kAhead, int kBlocks>
+template <class KvOf, int kWarpgroups, int kStages, int kAhead, int kBlocks>
 struct Shape {
+  using Kv                      = KvOf;
+  using Shared                  = Pages<Kv, kStages>;
+  static constexpr bool kFp8    = std::is_same_v<Kv, Fp8KvTiles>;
   static constexpr int kThreads = 128 * kWarpgroups;
   static constexpr int kHeads = kWarpgroups, kRing = kStages, kLead = kAhead, kResident = kBlocks;
   // The page kAhead on takes the place of one that every warpgroup has left, kStages - kAhead steps ago.
   static_assert(kAhead < kStages && kAhead <= 32);
-
-  struct Shared {
-    alignas(1024) unsigned char pages[kStages][kPageBytes];
-    uint64_t full[kStages], empty[kStages];
-  };
 };
-using FourHeads = Shape<4, 12, 8, 1>;
-using TwoHeads  = Shape<2, 6, 4, 2>;  // copies more, but one block computes while the other begins or ends
+template <class Kv>
+using FourHeads = Shape<Kv, 4, 12, 8, 1>;
+// Copies more, but one block computes while the other begins or ends.
+template <class Kv>
+using TwoHeads = Shape<Kv, 2, std::is_same_v<Kv, Fp8KvTiles> ? 5 : 6, 4, 2>;
 
 __device__ uint32_t packed(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -213,7 +250,8 @@ struct Place {
 
 // Block (x, y): tile gridDim.x - 1 - x, heads y kHeads .. + kHeads.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const __grid_constant__ Prompt a) {
+__global__ void __launch_bounds__(S::kThreads, S::kResident)
+    attend_kernel(const __grid_constant__ Prompt<typename S::Kv> a) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& ring          = *reinterpret_cast<typename S::Shared*>(memory);
   constexpr int kRing = S::kRing;
@@ -222,8 +260,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
   if (threadIdx.x == 0) {
     for (int i = 0; i < kRing; ++i) {
       ptx::mbarrier_init(&ring.full[i], 1);
-      ptx::mbarrier_init(&ring.empty[i], S::kThreads / 32);
+      if constexpr (!S::kFp8) ptx::mbarrier_init(&ring.empty[i], S::kThreads / 32);
     }
+    if constexpr (S::kFp8)
+      for (uint64_t& ready : ring.ready) ptx::mbarrier_init(&ready, S::kThreads / 32);
     ptx::fence_proxy_async();  // the copy engine sees the barriers as they are now
   }
   __syncthreads();  // and so do the other threads
@@ -240,8 +280,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
   // are loaded by a lane each; then the first warp of warpgroup n % kHeads loads the page of step n + kLead,
   // whose number is one of 32 that its lanes have fetched.
   const auto load = [&](int n, int page) {
-    ptx::mbarrier_arrive_expect_tx(&ring.full[n % kRing], kPageBytes);
-    ptx::bulk_load(ring.pages[n % kRing], a.kv.keys(page, kv_head), kPageBytes, &ring.full[n % kRing]);
+    ptx::mbarrier_arrive_expect_tx(&ring.full[n % kRing], ring.kCopied);
+    ptx::bulk_load(ring.copied(n % kRing), ring.source(a.kv, page, kv_head), ring.kCopied,
+                   &ring.full[n % kRing]);
   };
   if (warp == 0 && lane < min(steps, S::kLead)) load(lane, a.pages[pages_at + lane]);
   int fetched           = 0;
@@ -250,10 +291,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
     if (warp != n % S::kHeads * 4 || to >= steps) return;
     if (turn == 0) fetched = a.pages[pages_at + min(to + lane * S::kHeads, steps - 1)];
     const int page = __shfl_sync(kAllLanes, fetched, turn);
-    if (to >= kRing) ptx::mbarrier_wait(&ring.empty[to % kRing], (to / kRing - 1) & 1);  // left by all warps
+    if constexpr (!S::kFp8)  // there `ready` of this step has said so: what it was about was unpacked before
+      if (to >= kRing)
+        ptx::mbarrier_wait(&ring.empty[to % kRing], (to / kRing - 1) & 1);  // left by all warps
     if (lane == 0) load(to, page);
   };
   const auto wait_for_page = [&](const Place& at, bool last) {
+    if constexpr (S::kFp8) return ptx::mbarrier_wait(&ring.ready[at.stage], at.phase);
     ptx::mbarrier_wait(&ring.full[at.stage], at.phase);
     if (!last || end % kPage == 0) return;
     // The last page's end is not written yet. Weights there are 0, but 0 times NaN is not.
@@ -262,6 +306,20 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
         reinterpret_cast<uint4*>(ring.pages[at.stage] + kPageBytes / 2)[i] = uint4{};
     ptx::fence_proxy_async();  // the tensor cores see the zeros
     __syncthreads();           // of all threads
+  };
+
+  // The page of step n becomes an operand, the end of the last one's values, which is not written yet, zeros.
+  const auto unpack = [&](int n) {
+    if constexpr (S::kFp8) {
+      if (n >= steps) return;
+      constexpr int kOperands = S::Shared::kOperands;
+      ptx::mbarrier_wait(&ring.full[n % kRing], n / kRing & 1);
+      unpack_fp8_page<S::kThreads>(ring.packed[n % kRing], ring.pages[n % kOperands],
+                                   end - (first_page + n) * kPage);
+      ptx::fence_proxy_async();  // the tensor cores see what was stored
+      __syncwarp();              // by all lanes
+      if (lane == 0) ptx::mbarrier_arrive(&ring.ready[n % kOperands]);
+    }
   };
 
   const int row = warp % 4 * 16 + lane / 4;  // and row + 8
@@ -299,16 +357,30 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
 
   Place at;
   int before = 0;
+  unpack(0);
   for (int n = 0; n < steps; ++n) {
     wait_for_page(at, n == steps - 1);
-    ptx::settle(rows.scores);
+    if constexpr (!S::kFp8) ptx::settle(rows.scores);
     ptx::settle(rows.out);
     ptx::wgmma_fence();
-    multiply_keys(at.stage);
-    add_values(before);  // in the first step zeros: the weights are
-    ptx::wgmma_commit();
-    load_ahead(n);
-    ptx::wgmma_wait<1>();
+    if constexpr (S::kFp8) {
+      add_values(before);  // in the first step zeros: the weights are
+      ptx::wgmma_commit();
+      unpack(n + 1);  // in the registers where scores are to be
+      ptx::forget(rows.scores);
+      ptx::wgmma_fence();
+      multiply_keys(at.stage);
+      load_ahead(n);
+      ptx::wgmma_wait<0>();
+#pragma unroll
+      for (auto& of_step : rows.weights) ptx::settle(of_step);  // they were in use until now
+    } else {
+      multiply_keys(at.stage);
+      add_values(before);
+      ptx::wgmma_commit();
+      load_ahead(n);
+      ptx::wgmma_wait<1>();
+    }
     ptx::settle(rows.scores);
     const int key = (first_page + n) * kPage;
     if (key + kPage - 1 > warp_begin || key <= warp_begin + 15 - a.window)  // else all of it is in reach
@@ -317,7 +389,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
     ptx::wgmma_wait<0>();
     ptx::settle(rows.out);
     ptx::settle(rows.scores);  // the weights' registers were in use until now
-    if (n > 0 && lane == 0) ptx::mbarrier_arrive(&ring.empty[before]);
+    if constexpr (!S::kFp8)
+      if (n > 0 && lane == 0) ptx::mbarrier_arrive(&ring.empty[before]);
 #pragma unroll
     for (int i = 0; i < 16; ++i)
       rows.weights[i / 4][i % 4] = packed(rows.scores[2 * i], rows.scores[2 * i + 1]);
@@ -325,7 +398,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
 #pragma unroll
     for (int h = 0; h < 2; ++h) rows.sum[h] += rows.added[h];
     before = at.stage;
-    at.advance(kRing);
+    at.advance(S::Shared::kOperands);
   }
   ptx::let_next_begin();
   ptx::settle(rows.out);
@@ -351,49 +424,59 @@ __global__ void __launch_bounds__(S::kThreads, S::kResident) attend_kernel(const
 }
 
 template <class S>
-void launch(const Prompt& prompt, int64_t tiles, StreamRef stream) {
+void launch(const Prompt<typename S::Kv>& prompt, int64_t tiles, StreamRef stream) {
   launch_chained(attend_kernel<S>,
                  dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(prompt.query_heads / S::kHeads)),
                  dim3(S::kThreads), sizeof(typename S::Shared), stream, prompt);
 }
 
-}  // namespace
-
-void attend_many(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> sinks, float scale,
-                 int64_t window, View<const PromptTile, 1> tiles, const PagedRows& rows, View<bf16, 3> out,
-                 StreamRef stream) {
+template <class Kv>
+void attend_prompts(View<const bf16, 3> q, const Kv& kv, View<const float, 1> sinks, float scale,
+                    int64_t window, View<const PromptTile, 1> tiles, const PagedRows& rows, View<bf16, 3> out,
+                    StreamRef stream) {
+  using Four          = FourHeads<Kv>;
+  using Two           = TwoHeads<Kv>;
   const int64_t heads = q.extent(1);
   FATHOM_EXPECT(q.extent(2) == kHeadDim && q.contiguous(), "attention: q must be [T, Hq, 64], contiguous");
   FATHOM_EXPECT(
       out.extent(0) == q.extent(0) && out.extent(1) == heads && out.extent(2) == kHeadDim && out.contiguous(),
       "attention: out must be like q");
-  FATHOM_EXPECT(kv.heads > 0 && heads % kv.heads == 0 && heads / kv.heads % FourHeads::kHeads == 0,
+  FATHOM_EXPECT(kv.heads > 0 && heads % kv.heads == 0 && heads / kv.heads % Four::kHeads == 0,
                 "attention: a key-value head must have a multiple of 4 query heads");
   FATHOM_EXPECT(sinks.extent(0) == heads, "attention: each query head has a sink");
   FATHOM_EXPECT(rows.positions.extent(0) == q.extent(0), "attention: positions must be [T]");
   FATHOM_EXPECT(scale > 0 && window >= 0, "attention: scale must be positive, window not negative");
   if (tiles.extent(0) == 0) return;
   [[maybe_unused]] static const bool allowed =  // both, as the next call may be captured
-      (allow_shared_memory(attend_kernel<FourHeads>, sizeof(FourHeads::Shared)),
-       allow_shared_memory(attend_kernel<TwoHeads>, sizeof(TwoHeads::Shared)), true);
+      (allow_shared_memory(attend_kernel<Four>, sizeof(typename Four::Shared)),
+       allow_shared_memory(attend_kernel<Two>, sizeof(typename Two::Shared)), true);
   constexpr int64_t kEndless = INT32_MAX / 2;
-  const Prompt prompt{.q            = q.data(),
-                      .out          = out.data(),
-                      .kv           = kv,
-                      .sinks        = sinks.data(),
-                      .tiles        = tiles.data(),
-                      .positions    = rows.positions.data(),
-                      .pages        = rows.pages.data(),
-                      .pages_stride = static_cast<int>(rows.pages.stride(0)),
-                      .query_heads  = static_cast<int>(heads),
-                      .group        = static_cast<int>(heads / kv.heads),
-                      .window       = static_cast<int>(window > 0 ? std::min(window, kEndless) : kEndless),
-                      .scale        = scale * kLog2E};
+  const Prompt<Kv> prompt{.q            = q.data(),
+                          .out          = out.data(),
+                          .kv           = kv,
+                          .sinks        = sinks.data(),
+                          .tiles        = tiles.data(),
+                          .positions    = rows.positions.data(),
+                          .pages        = rows.pages.data(),
+                          .pages_stride = static_cast<int>(rows.pages.stride(0)),
+                          .query_heads  = static_cast<int>(heads),
+                          .group        = static_cast<int>(heads / kv.heads),
+                          .window = static_cast<int>(window > 0 ? std::min(window, kEndless) : kEndless),
+                          .scale  = scale * kLog2E};
   // Few steps a block, or few blocks.
-  if ((window > 0 && window <= 4 * kPage) || tiles.extent(0) * heads / FourHeads::kHeads < multiprocessors())
-    launch<TwoHeads>(prompt, tiles.extent(0), stream);
+  if ((window > 0 && window <= 4 * kPage) || tiles.extent(0) * heads / Four::kHeads < multiprocessors())
+    launch<Two>(prompt, tiles.extent(0), stream);
   else
-    launch<FourHeads>(prompt, tiles.extent(0), stream);
+    launch<Four>(prompt, tiles.extent(0), stream);
+}
+
+}  // namespace
+
+void attend_many(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
+                 int64_t window, View<const PromptTile, 1> tiles, const PagedRows& rows, View<bf16, 3> out,
+                 StreamRef stream) {
+  std::visit([&](const auto& its) { attend_prompts(q, its, sinks, scale, window, tiles, rows, out, stream); },
+             kv);
 }
 
 }  // namespace fathom::kernels

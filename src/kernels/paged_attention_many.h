@@ -25,7 +25,7 @@ struct PromptTile {
 // and the pages in the tiles' reach. Keys and values of the rows themselves are in `kv` already. Positions
 // behind those may hold anything, NaN too; those of a page that a window has passed hold numbers. Rows of out
 // in no tile stay as they are. A row's bits depend neither on the tiles nor on the other rows.
-void attend_many(View<const bf16, 3> q, const KvTiles& kv, View<const float, 1> sinks, float scale,
+void attend_many(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
                  int64_t window, View<const PromptTile, 1> tiles, const PagedRows& rows, View<bf16, 3> out,
                  StreamRef stream);
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/device_buffer.h"
 #include "kernels/attention.h"
+#include "kernels/device_vector.h"
 
 namespace fathom::kernels {
 namespace {
@@ -31,14 +31,8 @@ struct Case {
   float loudest = 4;  // of queries; keys and values go to 1
   // A piece's first tile has so many rows, those behind it kPromptRows.
   int first_rows = kPromptRows;
+  bool fp8       = false;  // numbers are those that an FP8 cache holds
 };
-
-template <class T>
-DeviceBuffer<T> on_device(Device& device, const std::vector<T>& host) {
-  DeviceBuffer<T> buffer(device, static_cast<int64_t>(host.size()));
-  if (!host.empty()) device.to_device(buffer.data(), host.data(), buffer.bytes());
-  return buffer;
-}
 
 std::vector<float> as_floats(const std::vector<bf16>& numbers) { return {numbers.begin(), numbers.end()}; }
 
@@ -74,25 +68,34 @@ class Prompts {
     pages_.assign(static_cast<size_t>(S * longest_), -1);
     tiles_.assign(static_cast<size_t>(cache_pages_ * c.kv_heads * 2 * KvTiles::kElements),
                   bf16::from_bits(kNaNs & 0xffff));
+    strips_.assign(static_cast<size_t>(cache_pages_ * c.kv_heads * Fp8KvTiles::kPageBytes), kNaNs & 0xff);
     keys_.assign(static_cast<size_t>(cache_pages_ * kTile * c.kv_heads * kHeadDim), 0);
     values_ = keys_;
     const KvTiles kv{tiles_.data(), cache_pages_, c.kv_heads};
+    const Fp8KvTiles fp8{strips_.data(), cache_pages_, c.kv_heads};
     for (int64_t s = 0; s < S; ++s) {
       const auto [begin, end] = c.pieces[static_cast<size_t>(s)];
       const int64_t reach     = c.window ? std::max<int64_t>(0, begin - c.window + 1) : 0;
       for (int64_t p = reach / kTile * kTile; p < end; ++p) {
         int32_t& page = pages_[static_cast<size_t>(s * longest_ + p / kTile)];
         page          = shuffled[static_cast<size_t>(s * longest_ + p / kTile)];
-        for (int64_t head = 0; head < c.kv_heads; ++head)
-          for (int64_t d = 0; d < kHeadDim; ++d) {
-            const int64_t r  = p % kTile;
-            const auto place = static_cast<size_t>(((page * kTile + r) * c.kv_heads + head) * kHeadDim + d);
-            const bf16 key(p < reach ? 1000 : uniform(random)), value(p < reach ? 1000 : uniform(random));
-            kv.keys(page, head)[KvTiles::at(r, d)]   = key;
-            kv.values(page, head)[KvTiles::at(r, d)] = value;
-            keys_[place]                             = static_cast<float>(key);
-            values_[place]                           = static_cast<float>(value);
+        for (int64_t head = 0; head < c.kv_heads; ++head) {
+          const int64_t r = p % kTile;
+          float numbers[2][kHeadDim];
+          for (auto& number : numbers[0]) number = p < reach ? 1000 : uniform(random);
+          for (int64_t d = 0; d < kHeadDim; ++d)  // blocks of quiet numbers, and of loud ones
+            numbers[1][d] = p < reach ? 1000 : std::ldexp(uniform(random), c.fp8 ? (d / 8 + p) % 4 * -3 : 0);
+          for (const bool value : {false, true}) {
+            if (c.fp8) Fp8KvTiles::put(fp8.strips(page, head), r, value, numbers[value]);
+            for (int64_t d = 0; d < kHeadDim; ++d) {
+              const float number  = c.fp8 ? Fp8KvTiles::get(fp8.strips(page, head), r, value, d)
+                                          : static_cast<float>(bf16(numbers[value][d]));
+              const int64_t place = ((page * kTile + r) * c.kv_heads + head) * kHeadDim + d;
+              (value ? values_ : keys_)[static_cast<size_t>(place)]                    = number;
+              (value ? kv.values(page, head) : kv.keys(page, head))[KvTiles::at(r, d)] = bf16(number);
+            }
           }
+        }
       }
     }
   }
@@ -102,6 +105,9 @@ class Prompts {
   // Of all rows; those of nobody are NaN.
   // Tiles of padding make a grid larger, and so decide how it is cut into blocks.
   std::vector<bf16> attend(int first_rows, int padding = 0) const {
+    return attend(first_rows, padding, c_.fp8);
+  }
+  std::vector<bf16> attend(int first_rows, int padding, bool fp8) const {
     std::vector<PromptTile> tiles;
     int32_t row = 0;
     for (size_t s = 0; s < c_.pieces.size(); ++s) {
@@ -113,21 +119,20 @@ class Prompts {
       tiles.push_back({-1, 0, -1});
     }
     tiles.resize(tiles.size() + static_cast<size_t>(padding), {-1, 0, -1});
-    const auto q = on_device(device_, q_), cache = on_device(device_, tiles_);
-    const auto sinks     = on_device(device_, sinks_);
-    const auto positions = on_device(device_, positions_), pages = on_device(device_, pages_);
-    const auto list = on_device(device_, tiles);
-    const DeviceBuffer<bf16> out(device_, static_cast<int64_t>(q_.size()));
-    device_.set_words(out.data(), out.bytes(), kNaNs);
-    const int64_t shape[] = {rows(), c_.query_heads, kHeadDim};
-    attend_many(q.as<3>({shape[0], shape[1], shape[2]}), {cache.data(), cache_pages_, c_.kv_heads},
-                sinks.view(), 0.125f, c_.window, list.view(),
-                {positions.view(), {}, pages.as<2>({static_cast<int64_t>(c_.pieces.size()), longest_})},
-                out.as<3>({shape[0], shape[1], shape[2]}), device_.stream());
-    device_.synchronize();
-    std::vector<bf16> result(q_.size());
-    if (!result.empty()) device_.to_host(result.data(), out.data(), out.bytes());
-    return result;
+    const DeviceVector q(q_), bf16_cache(tiles_);
+    const DeviceVector fp8_cache(strips_);
+    KvLayer cache = KvTiles{bf16_cache.data(), cache_pages_, c_.kv_heads};
+    if (fp8) cache = Fp8KvTiles{fp8_cache.data(), cache_pages_, c_.kv_heads};
+    const DeviceVector sinks(sinks_);
+    const DeviceVector positions(positions_), pages(pages_);
+    const DeviceVector list(tiles);
+    const DeviceVector<bf16> out(q.size());
+    const auto S = static_cast<int64_t>(c_.pieces.size());
+    attend_many(q.view({rows(), c_.query_heads, kHeadDim}), cache, sinks.view({c_.query_heads}), 0.125f,
+                c_.window, list.view({list.size()}),
+                {positions.view({rows()}), {}, pages.view({S, longest_})},
+                out.view({rows(), c_.query_heads, kHeadDim}), device_.stream());
+    return out.read();
   }
 
   // Of the pieces' rows alone, with these values.
@@ -199,6 +204,7 @@ class Prompts {
   Case c_;
   int64_t longest_ = 1, cache_pages_ = 0;
   std::vector<bf16> q_, tiles_;
+  std::vector<uint8_t> strips_;
   std::vector<float> sinks_, keys_, values_;
   std::vector<int32_t> positions_, pages_;
 };
@@ -215,11 +221,13 @@ class PagedAttentionMany : public testing::Test {
 TEST_F(PagedAttentionMany, WholePromptsOfEveryLength) {
   Case c;
   for (const int64_t length : {1, 2, 63, 64, 65, 127, 128, 129, 300}) c.pieces.push_back({0, length});
-  for (const int64_t window : {0, 1, 64, 128}) {
-    SCOPED_TRACE("window " + std::to_string(window));
-    c.window = window;
-    Prompts(*device, c).expect_right();
-  }
+  for (const int64_t window : {0, 1, 64, 128})
+    for (const bool fp8 : {false, true}) {
+      SCOPED_TRACE("window " + std::to_string(window) + (fp8 ? ", fp8" : ""));
+      c.window = window;
+      c.fp8    = fp8;
+      Prompts(*device, c).expect_right();
+    }
 }
 
 TEST_F(PagedAttentionMany, ManyPages) {
@@ -268,6 +276,25 @@ TEST_F(PagedAttentionMany, SameBitsHoweverRowsAreTiled) {
           const auto again = prompts.attend(first_rows, padding);
           EXPECT_EQ(std::memcmp(once.data(), again.data(), once.size() * sizeof(bf16)), 0) << first_rows;
         }
+    }
+}
+
+TEST_F(PagedAttentionMany, AnFp8CacheIsTheBf16CacheOfItsNumbers) {
+  for (const float loudest : {4.f, 400.f})
+    for (const int64_t window : {0, 64, 300}) {
+      const Prompts prompts(*device, {.query_heads = 8,
+                                      .kv_heads    = 2,
+                                      .window      = window,
+                                      .pieces      = {{0, 300}, {37, 165}, {900, 1000}},
+                                      .loudest     = loudest,
+                                      .fp8         = true});
+      prompts.expect_right();
+      for (const int padding : {0, 200}) {
+        const auto fp8 = prompts.attend(kPromptRows, padding, true);
+        const auto its = prompts.attend(kPromptRows, padding, false);
+        EXPECT_EQ(std::memcmp(fp8.data(), its.data(), fp8.size() * sizeof(bf16)), 0)
+            << "loudest " << loudest << ", window " << window << ", padding " << padding;
+      }
     }
 }
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/device_buffer.h"
 #include "core/expect.h"
+#include "kernels/device_vector.h"
 
 namespace fathom::kernels {
 namespace {
 
-constexpr int32_t kPoison = 0x7fbfffff;
+constexpr int32_t kUntouched = 0x7fffffff;  // poison of DeviceVector, two bf16
 
 class ExpertRowsTest : public testing::Test {
  protected:
@@ -22,33 +22,17 @@ class ExpertRowsTest : public testing::Test {
     if (!device) GTEST_SKIP() << "needs a GPU: " << why_no_cuda_device();
   }
 
-  template <class T>
-  DeviceBuffer<T> there(const std::vector<T>& values) const {
-    DeviceBuffer<T> memory(*device, static_cast<int64_t>(values.size()));
-    if (!values.empty()) device->to_device(memory.data(), values.data(), memory.bytes());
-    return memory;
-  }
-  template <class T>
-  std::vector<T> read(const DeviceBuffer<T>& memory) const {
-    std::vector<T> values(static_cast<size_t>(memory.size()));
-    if (!values.empty()) device->to_host(values.data(), memory.data(), memory.bytes());
-    return values;
-  }
-
   struct Sorted {
     std::vector<int32_t> first, slot;
   };
-  // With guards behind both.
   Sorted sort(const std::vector<int32_t>& experts, int64_t top_k, int64_t num_experts) const {
     const auto slots   = static_cast<int64_t>(experts.size());
-    const auto in      = there(experts);
-    const auto first   = there(std::vector<int32_t>(static_cast<size_t>(num_experts + 1 + 8), kPoison));
-    const auto slot    = there(std::vector<int32_t>(static_cast<size_t>(slots + 8), kPoison));
     const int64_t rows = top_k == 0 ? 0 : slots / top_k;
-    sort_by_expert({in.data(), {rows, top_k}}, first.as({num_experts + 1}), slot.as({slots}),
+    const DeviceVector in(experts);
+    const DeviceVector<int32_t> first(num_experts + 1), slot(slots);
+    sort_by_expert(in.view({rows, top_k}), first.view({num_experts + 1}), slot.view({slots}),
                    device->stream());
-    device->synchronize();
-    return {read(first), read(slot)};
+    return {first.read(), slot.read()};
   }
 
   Device* device = nullptr;
@@ -74,8 +58,7 @@ TEST_F(ExpertRowsTest, SlotsComeByExpertInTheirOrder) {
             if (experts[s] == e) slot.push_back(static_cast<int32_t>(s));
         }
         first.push_back(static_cast<int32_t>(slot.size()));
-        first.resize(first.size() + 8, kPoison);
-        slot.resize(experts.size() + 8, kPoison);
+        slot.resize(experts.size(), kUntouched);
 
         const Sorted got = sort(experts, kTopK, num_experts);
         ASSERT_EQ(got.first, first);
@@ -89,7 +72,7 @@ TEST_F(ExpertRowsTest, OneExpertTakesAllOrNobodyAny) {
     const Sorted got = sort(experts, 1, 32);
     for (int32_t i = 0; i <= 32; ++i)
       EXPECT_EQ(got.first[static_cast<size_t>(i)], e >= 0 && i > e ? 2000 : 0) << i;
-    for (int32_t i = 0; i < 2000; ++i) EXPECT_EQ(got.slot[static_cast<size_t>(i)], e >= 0 ? i : kPoison);
+    for (int32_t i = 0; i < 2000; ++i) EXPECT_EQ(got.slot[static_cast<size_t>(i)], e >= 0 ? i : kUntouched);
   }
 }
 
@@ -102,26 +85,26 @@ TEST_F(ExpertRowsTest, GatheredRowsAreThoseOfTheirTokens) {
       std::vector<bf16> x;
       for (int64_t i = 0; i < rows * (width + 16); ++i)
         x.push_back(bf16::from_bits(static_cast<uint32_t>(random())));
-      const std::vector<bf16> poison(static_cast<size_t>((rows * kTopK + 1) * width),
-                                     bf16::from_bits(0x7fbf));
-      const auto in    = there(experts);
-      const auto first = there(std::vector<int32_t>(kExperts + 1));
-      const auto slot  = there(std::vector<int32_t>(experts.size()));
-      const auto from = there(x), to = there(poison);
-      sort_by_expert({in.data(), {rows, kTopK}}, first.view(), slot.view(), device->stream());
-      gather_rows({from.data(), {rows, width}, {width + 16, 1}}, {first.view(), slot.view()}, kTopK,
-                  {to.data(), {rows * kTopK, width}}, device->stream());
-      device->synchronize();
+      const int64_t size = rows * kTopK;
+      const DeviceVector in(experts);
+      const DeviceVector from(x);
+      const DeviceVector<int32_t> first(kExperts + 1), slot(size);
+      const DeviceVector<bf16> to(size * width);
+      const View<int32_t, 1> firsts = first.view({kExperts + 1}), its_slots = slot.view({size});
+      sort_by_expert(in.view({rows, kTopK}), firsts, its_slots, device->stream());
+      gather_rows({from.data(), {rows, width}, {width + 16, 1}}, {firsts, its_slots}, kTopK,
+                  to.view({size, width}), device->stream());
 
-      const std::vector<int32_t> slots = read(slot);
-      const std::vector<bf16> got      = read(to);
-      const int32_t count              = read(first).back();
-      for (int64_t i = 0; i < rows * kTopK + 1; ++i)
+      const std::vector<int32_t> slots = slot.read();
+      const std::vector<bf16> got      = to.read();
+      const int32_t count              = first.read().back();
+      for (int64_t i = 0; i < size; ++i)
         for (int64_t h = 0; h < width; ++h) {
+          const auto untouched = static_cast<uint16_t>(h % 2 == 0 ? kUntouched & 0xffff : kUntouched >> 16);
           const uint16_t expected =
               i < count
                   ? x[static_cast<size_t>(slots[static_cast<size_t>(i)] / kTopK * (width + 16) + h)].bits
-                  : uint16_t{0x7fbf};
+                  : untouched;
           ASSERT_EQ(got[static_cast<size_t>(i * width + h)].bits, expected)
               << "row " << i << ", column " << h;
         }
@@ -129,16 +112,17 @@ TEST_F(ExpertRowsTest, GatheredRowsAreThoseOfTheirTokens) {
 }
 
 TEST_F(ExpertRowsTest, BrokenContractsAreNamed) {
-  const auto experts = there(std::vector<int32_t>(8, 0));
-  const auto first = there(std::vector<int32_t>(200)), slot = there(std::vector<int32_t>(8));
-  const auto x = there(std::vector<bf16>(1024, bf16(1)));
-  EXPECT_THROW(sort_by_expert({experts.data(), {4, 2}}, first.as({130}), slot.view(), nullptr),
-               ContractError);
-  EXPECT_THROW(sort_by_expert({experts.data(), {4, 2}}, first.as({1}), slot.view(), nullptr), ContractError);
-  EXPECT_THROW(sort_by_expert({experts.data(), {4, 2}}, first.as({9}), slot.as({7}), nullptr), ContractError);
-  const ExpertRows rows{first.as({9}), slot.view()};
-  EXPECT_THROW(gather_rows({x.data(), {4, 12}}, rows, 2, {x.data() + 512, {8, 12}}, nullptr), ContractError);
-  EXPECT_THROW(gather_rows({x.data(), {4, 16}}, rows, 2, {x.data() + 512, {4, 16}}, nullptr), ContractError);
+  const DeviceVector<int32_t> experts(8), first(200), slot(8);
+  const DeviceVector<bf16> x(1024);
+  const auto sort = [&](int64_t firsts, int64_t slots) {
+    sort_by_expert(experts.view({4, 2}), first.view({firsts}), slot.view({slots}), nullptr);
+  };
+  EXPECT_THROW(sort(130, 8), ContractError);
+  EXPECT_THROW(sort(1, 8), ContractError);
+  EXPECT_THROW(sort(9, 7), ContractError);
+  const ExpertRows rows{first.view({9}), slot.view({8})};
+  EXPECT_THROW(gather_rows(x.view({4, 12}), rows, 2, {x.data() + 512, {8, 12}}, nullptr), ContractError);
+  EXPECT_THROW(gather_rows(x.view({4, 16}), rows, 2, {x.data() + 512, {4, 16}}, nullptr), ContractError);
 }
 
 }  // namespace

@@ -9,53 +9,20 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/device_buffer.h"
 #include "core/expect.h"
 #include "core/fp4_blocks.h"
+#include "kernels/device_vector.h"
 #include "kernels/experts.h"
 #include "kernels/packed_linear.h"
 
 namespace fathom::kernels {
 namespace {
 
-constexpr uint32_t kPoison = 0x7fc17fc1;  // NaN as a float, and as two bf16
-constexpr int64_t kGuard   = 64;          // poisoned elements before and behind outputs
-
 class PackedExpertsTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!cuda_device()) GTEST_SKIP() << "needs a GPU: " << why_no_cuda_device();
   }
-};
-
-template <class T>
-DeviceBuffer<T> on_device(const std::vector<T>& host) {
-  DeviceBuffer<T> buffer(*cuda_device(), static_cast<int64_t>(host.size()) + 16);
-  cuda_device()->to_device(buffer.data(), host.data(), static_cast<int64_t>(host.size() * sizeof(T)));
-  return buffer;
-}
-
-// Poisoned, with guards around.
-template <class T>
-class Output {
- public:
-  explicit Output(int64_t size) : size_(size), buffer_(*cuda_device(), size + 2 * kGuard) {
-    cuda_device()->set_words(buffer_.data(), buffer_.bytes(), kPoison);
-  }
-  T* data() const { return buffer_.data() + kGuard; }
-  std::vector<T> host() const {
-    std::vector<T> all(static_cast<size_t>(buffer_.size()));
-    cuda_device()->to_host(all.data(), buffer_.data(), buffer_.bytes());
-    const std::vector<T> inner(all.begin() + kGuard, all.end() - kGuard);
-    all.erase(all.begin() + kGuard, all.end() - kGuard);
-    for (const T& guard : all) EXPECT_TRUE(poisoned(guard)) << "something wrote beside an output";
-    return inner;
-  }
-  static bool poisoned(const T& number) { return std::memcmp(&number, &kPoison, sizeof(T)) == 0; }
-
- private:
-  int64_t size_;
-  DeviceBuffer<T> buffer_;
 };
 
 // E matrices [out, in] as checkpoints have them, and on the device.
@@ -90,19 +57,15 @@ struct Matrices {
 class Packed {
  public:
   // `at_once` experts are packed at a time.
-  Packed(const Matrices& m, RowOrder order, int64_t at_once = 1000) {
+  Packed(const Matrices& m, RowOrder order, int64_t at_once = 1000)
+      : w_{.experts = m.E, .rows = packed_rows(order, m.out, 0), .depth = padded(m.in)},
+        tiles_(m.E * w_.tiles_of_one() * PackedExperts::kTileBytes),
+        scales_(m.E * w_.tiles_of_one() * PackedExperts::kScaleBytes),
+        bias_(m.E * w_.rows) {
     const int largest           = *std::max_element(m.scales.begin(), m.scales.end());
-    w_.experts                  = m.E;
-    w_.rows                     = packed_rows(order, m.out, 0);
-    w_.depth                    = padded(m.in);
-    w_.times                    = static_cast<float>(std::ldexp(1.0, exponent_of(largest)));
     const int64_t of_one        = w_.tiles_of_one() * PackedExperts::kTileBytes;
     const int64_t scales_of_one = w_.tiles_of_one() * PackedExperts::kScaleBytes;
-    tiles_                      = {*cuda_device(), m.E * of_one};
-    scales_                     = {*cuda_device(), m.E * scales_of_one};
-    cuda_device()->set_words(tiles_.data(), tiles_.bytes(), kPoison);
-    cuda_device()->set_words(scales_.data(), scales_.bytes(), kPoison);
-    const auto blocks = on_device(m.blocks), scales = on_device(m.scales);
+    const DeviceVector blocks(m.blocks), scales(m.scales);
     for (int64_t e = 0; e < m.E; e += at_once) {
       const int64_t n = std::min(at_once, m.E - e), G = m.in / 32;
       pack_experts({blocks.data() + e * m.out * G * 16, {n, m.out, G, 16}},
@@ -115,26 +78,21 @@ class Packed {
         if (const int64_t row = source_row(order, p, m.out, 0); row >= 0)
           bias[static_cast<size_t>(e * w_.rows + p)] =
               static_cast<float>(m.bias[static_cast<size_t>(e * m.out + row)]);
-    bias_     = on_device(bias);
+    bias_.write(bias);
+    w_.times  = static_cast<float>(std::ldexp(1.0, exponent_of(largest)));
     w_.tiles  = tiles_.data();
     w_.scales = scales_.data();
     w_.bias   = bias_.data();
     cuda_device()->synchronize();
   }
   const PackedExperts& view() const { return w_; }
-
-  // Tiles, then scales.
-  std::vector<uint8_t> bytes() const {
-    std::vector<uint8_t> all(static_cast<size_t>(tiles_.size() + scales_.size()));
-    cuda_device()->to_host(all.data(), tiles_.data(), tiles_.size());
-    cuda_device()->to_host(all.data() + tiles_.size(), scales_.data(), scales_.size());
-    return all;
-  }
+  std::vector<uint8_t> tiles() const { return tiles_.read(); }
+  std::vector<uint8_t> scales() const { return scales_.read(); }
 
  private:
   PackedExperts w_;
-  DeviceBuffer<uint8_t> tiles_, scales_;
-  DeviceBuffer<float> bias_;
+  DeviceVector<uint8_t> tiles_, scales_;
+  DeviceVector<float> bias_;
 };
 
 struct Problem {
@@ -197,19 +155,18 @@ struct Result {
 };
 
 Result run(const Problem& p, const Tokens& of) {
-  const auto stream  = cuda_device()->stream();
-  const auto x       = on_device(of.x);
-  const auto experts = on_device(of.experts);
-  const auto weights = on_device(of.weights);
+  const StreamRef stream = cuda_device()->stream();
   const int64_t S = of.T * p.top_k, units = p.w1.view().rows / 2;
-  const Output<bf16> a(S * units);
-  const Output<float> slots(S * p.H);
-  const View<const int32_t, 2> ids(experts.data(), {of.T, p.top_k});
-  experts_up_few({x.data(), {of.T, p.H}}, ids, p.w1.view(), p.limit, p.alpha, {a.data(), {S, units}}, stream);
-  experts_down_few({a.data(), {S, units}}, ids, {weights.data(), {of.T, p.top_k}}, p.w2.view(),
-                   {slots.data(), {S, p.H}}, stream);
-  cuda_device()->synchronize();
-  return {a.host(), slots.host()};
+  const DeviceVector x(of.x);
+  const DeviceVector experts(of.experts);
+  const DeviceVector weights(of.weights);
+  const DeviceVector<bf16> a(S * units);
+  const DeviceVector<float> slots(S * p.H);
+  const View<const int32_t, 2> ids = experts.view({of.T, p.top_k});
+  experts_up_few(x.view({of.T, p.H}), ids, p.w1.view(), p.limit, p.alpha, a.view({S, units}), stream);
+  experts_down_few(a.view({S, units}), ids, weights.view({of.T, p.top_k}), p.w2.view(), slots.view({S, p.H}),
+                   stream);
+  return {a.read(), slots.read()};
 }
 
 // Of slot s alone.
@@ -245,10 +202,9 @@ void expect_near_reference(const Problem& p, const Tokens& of) {
   for (int64_t s = 0; s < of.T * p.top_k; ++s) {
     const int64_t e = of.experts[static_cast<size_t>(s)];
     if (e < 0) {
-      for (int64_t h = 0; h < p.H; ++h)
-        ASSERT_TRUE(Output<float>::poisoned(got.slots[static_cast<size_t>(s * p.H + h)]));
+      for (int64_t h = 0; h < p.H; ++h) ASSERT_TRUE(std::isnan(got.slots[static_cast<size_t>(s * p.H + h)]));
       for (int64_t u = 0; u < units; ++u)
-        ASSERT_TRUE(Output<bf16>::poisoned(got.a[static_cast<size_t>(s * units + u)]));
+        ASSERT_TRUE(std::isnan(static_cast<float>(got.a[static_cast<size_t>(s * units + u)])));
       continue;
     }
     const auto unit = [&](int64_t n) -> Sum {
@@ -317,17 +273,16 @@ TEST_F(PackedExpertsTest, EveryCodeAndEveryScaleComeOutExactly) {
       m.scales[b] = static_cast<uint8_t>(std::min<size_t>(252, static_cast<size_t>(smallest) + b));
     const std::vector<float> w = m.numbers();
     const Packed packed(m, RowOrder::plain);
-    const auto experts = on_device(std::vector<int32_t>(8, 0));
-    const auto weights = on_device(std::vector<float>(8, 1.0f));
+    const DeviceVector experts(std::vector<int32_t>(8, 0));
+    const DeviceVector weights(std::vector<float>(8, 1.0f));
     for (int64_t c = 0; c < 64; c += 8) {
       std::vector<bf16> ones(8 * 64, bf16(0));
       for (int64_t t = 0; t < 8; ++t) ones[static_cast<size_t>(t * 64 + c + t)] = bf16(1);
-      const auto a = on_device(ones);
-      const Output<float> slots(8 * 64);
-      experts_down_few({a.data(), {8, 64}}, {experts.data(), {8, 1}}, {weights.data(), {8, 1}}, packed.view(),
-                       {slots.data(), {8, 64}}, cuda_device()->stream());
-      cuda_device()->synchronize();
-      const std::vector<float> got = slots.host();
+      const DeviceVector a(ones);
+      const DeviceVector<float> slots(8 * 64);
+      experts_down_few(a.view({8, 64}), experts.view({8, 1}), weights.view({8, 1}), packed.view(),
+                       slots.view({8, 64}), cuda_device()->stream());
+      const std::vector<float> got = slots.read();
       for (int64_t t = 0; t < 8; ++t)
         for (int64_t r = 0; r < 64; ++r)
           ASSERT_EQ(got[static_cast<size_t>(t * 64 + r)], w[static_cast<size_t>(r * 64 + c + t)])
@@ -392,7 +347,9 @@ TEST_F(PackedExpertsTest, PackInPartsWhatTheyPackAtOnce) {
   for (const auto order : {RowOrder::plain, RowOrder::gate_pairs}) {
     Matrices m(5, 90, 96);
     m.fill(random);
-    EXPECT_EQ(Packed(m, order).bytes(), Packed(m, order, 2).bytes());
+    const Packed at_once(m, order), in_parts(m, order, 2);
+    EXPECT_EQ(at_once.tiles(), in_parts.tiles());
+    EXPECT_EQ(at_once.scales(), in_parts.scales());
   }
 }
 

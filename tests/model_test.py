@@ -173,6 +173,7 @@ class Made(unittest.TestCase):
             self.assertAlmostEqual(batch["decode_tokens_per_s"] * batch["tpot_ms"]["median"] / 1e3, batch["batch_size"])
             self.assertAlmostEqual(batch["prefill_tokens_per_s"] * batch["ttft_ms"]["median"] / 1e3, 20 * batch["batch_size"])
         self.refused("--input-len", "bench", "latency", "--model", model, "--input-len", 0)
+        self.refused("--device cuda", "bench", "latency", "--model", model, "--profile")
         self.refused("config.json", "bench", "latency", "--model", self.folder / "none")
 
     def test_eval_counts_right_answers(self):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from serve_process import DEADLINE_S, Server, endless, user
+from serve_process import DEADLINE_S, QUESTION, Server, endless, user
 
 PACKAGES = ("openai==3.54.0", "schemathesis==4.32.5", "jsonschema==4.26.0")
 EXAMPLES = 25  # of schemathesis, for each operation and phase
@@ -46,7 +46,6 @@ import jsonschema  # noqa: E402
 import openai  # noqa: E402
 
 FATHOM = os.path.abspath(sys.argv.pop(1))
-QUESTION = "What is 1234 + 5678?"
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "The weather of a city.", "strict": True,
     "parameters": {"type": "object", "required": ["city", "days"], "additionalProperties": False, "properties": {

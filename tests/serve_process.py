@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+import unittest
 
 BUNDLED = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
 DEADLINE_S = 120  # of what ends by itself: a machine under a sanitizer and full of other tests is slow
@@ -31,6 +32,13 @@ def until(condition, what, seconds=DEADLINE_S):
 
 def user(text):
     return [{"role": "user", "content": text}]
+
+
+QUESTION = "What is 1234 + 5678?"
+
+
+def greedy(text=QUESTION, **more):
+    return {"messages": user(text), "temperature": 0, **more}
 
 
 def endless(**more):
@@ -190,3 +198,49 @@ class Server:
 
     def wait(self, seconds=DEADLINE_S):
         return self.process.wait(seconds)
+
+
+class Served(unittest.TestCase):
+    """One server for all tests of a class."""
+    FATHOM = ""  # set by each file of tests, from its command line
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(cls.FATHOM, *cls.FLAGS)
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def tearDown(self):
+        self.assertIsNone(self.server.process.poll(), "the server ended: " + "".join(self.server.log))
+        self.server.seconds_until_idle()
+
+    def message(self, body):
+        (choice,) = self.server.ask(CHAT, **body)["choices"]
+        return choice["message"]
+
+    def streamed(self, body):
+        """What a client puts together from a chat's chunks: {index: choice}, the usage, and the chunks."""
+        chunks = list(self.server.stream(CHAT, **body))
+        self.assertEqual(chunks.pop(), "[DONE]")
+        choices, usage = {}, None
+        for chunk in chunks:
+            self.assertEqual(chunk["object"], "chat.completion.chunk")
+            self.assertEqual(chunk["id"], chunks[0]["id"])
+            usage = chunk.get("usage") or usage
+            for choice in chunk["choices"]:
+                whole = choices.setdefault(choice["index"], {"content": "", "reasoning": "", "calls": {}, "logprobs": []})
+                self.assertNotIn("finish_reason", whole, "a delta after the finish")
+                delta = choice["delta"]
+                whole["logprobs"] += (choice["logprobs"] or {}).get("content", [])
+                self.assertEqual("role" in delta, not whole.get("role"), delta)
+                whole.setdefault("role", delta.get("role"))
+                whole["content"] += delta.get("content") or ""
+                whole["reasoning"] += delta.get("reasoning") or ""
+                for call in delta.get("tool_calls", []):
+                    into = whole["calls"].setdefault(call["index"], {"name": "", "arguments": ""})
+                    into["name"] += call["function"].get("name", "")
+                    into["arguments"] += call["function"].get("arguments", "")
+                    into.setdefault("id", call.get("id"))
+                if choice["finish_reason"]:
+                    whole["finish_reason"] = choice["finish_reason"]
+        return choices, usage, chunks

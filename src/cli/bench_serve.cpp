@@ -53,7 +53,7 @@ struct ServeFlags {
   std::string percentile_metrics = "ttft,tpot,itl", metric_percentiles = "99";
   std::string result_dir, result_filename, report;
   std::vector<double> sweep;
-  double sweep_window_s = 20;
+  double sweep_window_s = 20, sweep_from = 0;
   std::vector<int64_t> heatmap;
   int64_t heatmap_prompts = 32;
 };
@@ -240,7 +240,8 @@ void ServeBench::find_saturation(double lone_e2el_s) {
     fmt::print(stderr, "saturation: {:.4g} req/s offered, {:.1f} % of it completed\n", rate, 100 * ratio);
     return ratio;
   };
-  report_.saturation = serve::find_saturation(1 / std::max(lone_e2el_s, 1e-3), kBisections, trial);
+  const double first = flags_.sweep_from > 0 ? flags_.sweep_from : 1 / std::max(lone_e2el_s, 1e-3);
+  report_.saturation = serve::find_saturation(first, kBisections, trial);
   if (Interruption::wished()) return;
   if (report_.saturation.request_rate == 0)
     throw UsageError(fmt::format("{} holds no rate, not even {:.3g} req/s: see what fails without --sweep",
@@ -421,6 +422,10 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--sweep", flags->sweep,
                   "Find saturation, then measure at these shares of it, e.g. 0.5,1,1.5")
       ->delimiter(',')
+      ->check(positive);
+  verb.add_option(
+          "--sweep-from", flags->sweep_from,
+          "Rate the search begins with: near saturation it is shorter (default: 1 / E2EL of a lone request)")
       ->check(positive);
   verb.add_option("--sweep-window", flags->sweep_window_s, "Seconds of a trial of the search for saturation")
       ->check(positive)

@@ -48,6 +48,9 @@ Status check(const EngineConfig& c) {
     return Error{fmt::format("draft_tokens is {}, but must be 0 to 15", c.draft_tokens)};
   if (c.gpu && c.page_size != kGpuPageSize)
     return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
+  if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic)
+    return Error{
+        "on CPUs keys and values are kept in fp32: --kv-cache-dtype bf16 and fp8 are for --device cuda"};
   if (!(c.gpu_memory > 0 && c.gpu_memory <= 1))
     return Error{fmt::format("gpu_memory is {}, but must be above 0 and at most 1", c.gpu_memory)};
   return Ok{};
@@ -60,7 +63,7 @@ double gpu_kv_bytes_of(int64_t kv_tokens, const model::Config& model, EngineConf
   double bytes     = 0;
   for (const model::Attention kind : model.layers)
     bytes += static_cast<double>(pages[kind == model::Attention::sliding ? kWindow : kFull]) *
-             static_cast<double>(gpu_page_bytes(model));
+             static_cast<double>(gpu_page_bytes(model, config));
   return bytes;
 }
 
@@ -383,7 +386,11 @@ void Engine::count(const StepPlan& plan) {
   for (const StepEntry& entry : plan.entries)
     if (entry.sequence && entry.sequence->times.scheduled == TimePoint())
       entry.sequence->times.scheduled = now;
-  if (!plan.empty()) ++counted_.steps, counted_.step_rows += plan.rows();
+  if (!plan.empty()) {
+    const auto bound = std::lower_bound(kStepRowBounds.begin(), kStepRowBounds.end(), plan.rows());
+    ++counted_.steps, counted_.step_rows += plan.rows();
+    ++counted_.steps_by_rows[static_cast<size_t>(bound - kStepRowBounds.begin())];
+  }
   counted_.running                  = scheduler_.running();
   counted_.pages_in_use             = blocks_.pages_in_use();
   const SchedulerCounters& counters = scheduler_.counters();

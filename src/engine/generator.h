@@ -69,6 +69,10 @@ struct Refusal {
   std::string message;  // one sentence
 };
 
+// Steps are counted by their rows, up to each of these and beyond the one before.
+inline constexpr std::array<int64_t, 13> kStepRowBounds = {1,   8,    16,   32,   64,   128,  256,
+                                                           512, 1024, 2048, 4096, 8192, 16384};
+
 // Counters since the start, and gauges of this moment.
 struct GeneratorStats {
   // Gauges.
@@ -78,6 +82,7 @@ struct GeneratorStats {
   int64_t prompt_tokens = 0, generated_tokens = 0;
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0, steps = 0, step_rows = 0;
+  std::array<int64_t, kStepRowBounds.size() + 1> steps_by_rows{};  // the last: beyond all bounds
   int64_t graphs = 0;  // captured on a GPU, before the first request and since
   int64_t drafts = 0, drafted_tokens = 0, accepted_tokens = 0;
   std::array<int64_t, 16> accepted_at{};               // drafted tokens accepted, by place in their draft

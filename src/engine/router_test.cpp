@@ -30,7 +30,8 @@ class ByHand final : public Generator {
   }
   GeneratorStats stats() const override {
     GeneratorStats stats{.running = static_cast<int64_t>(listeners.size()), .steps = 10, .forward_s = 0.5};
-    stats.finished[1] = 3;
+    stats.finished[1]      = 3;
+    stats.steps_by_rows[2] = 7;
     return stats;
   }
   int64_t max_context() const override { return context; }
@@ -221,6 +222,7 @@ TEST(Router, IsOneGeneratorToItsCallers) {
   EXPECT_EQ(routed.router->stats().steps, 20);
   EXPECT_EQ(routed.router->stats().forward_s, 1);
   EXPECT_EQ(routed.router->stats().finished[1], 6);
+  EXPECT_EQ(routed.router->stats().steps_by_rows[2], 14);
 
   routed.router->cancel(9999);
   routed.at[0]->end(101);

@@ -18,10 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kModelPath    = "/v1/models/";
-constexpr std::string_view kRetryAfterS  = "1";
-constexpr size_t kLongestRequestId       = 128;
-constexpr std::string_view kAllowHeaders = "Authorization, Content-Type, X-Request-Id";
+constexpr std::string_view kModelPath   = "/v1/models/";
+constexpr std::string_view kRetryAfterS = "1";
+constexpr size_t kLongestRequestId      = 128;
 
 // Adds to the answer what every answer has, and counts it.
 class CountedExchange : public HttpExchange {
@@ -33,8 +32,8 @@ class CountedExchange : public HttpExchange {
   void respond(int status, std::vector<HttpHeader> headers, std::string body) override {
     inner_->respond(status, counted(status, std::move(headers)), std::move(body));
   }
-  void begin_stream(int status, std::vector<HttpHeader> headers) override {
-    inner_->begin_stream(status, counted(status, std::move(headers)));
+  void begin_stream(int status, std::vector<HttpHeader> headers, std::optional<Ping> ping) override {
+    inner_->begin_stream(status, counted(status, std::move(headers)), std::move(ping));
   }
   void write(std::string piece) override { inner_->write(std::move(piece)); }
   void end() override { inner_->end(); }
@@ -322,13 +321,17 @@ void Api::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) co
                         .type    = "NotFoundError",
                         .message = fmt::format("there is no {} here: see /openapi.json", call.request.path)});
   const std::string allow = route->method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-  if (method == "OPTIONS")
+  if (method == "OPTIONS") {
+    // Whatever the page's library adds, OpenAI's a dozen of its own, does no harm; "*" would leave out the
+    // key.
+    const std::string_view wanted = call.request.header("Access-Control-Request-Headers");
     return call.exchange->respond(204,
                                   {{"Allow", allow},
                                    {"Access-Control-Allow-Methods", allow},
-                                   {"Access-Control-Allow-Headers", std::string(kAllowHeaders)},
+                                   {"Access-Control-Allow-Headers", std::string(wanted)},
                                    {"Access-Control-Max-Age", "600"}},
                                   "");
+  }
   if (!route->open && !options_.api_key.empty() && !authorized(call.request))
     return call.refuse({.status  = 401,
                         .type    = "AuthenticationError",

@@ -7,6 +7,7 @@
 // Parsing never throws for what a body contains: all that is wrong with one is an ApiError of status 400.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,8 +67,9 @@ struct GenerationOptions {
   ResponseFormat format;
 
   bool stream                 = false;
-  bool include_usage          = false;  // in a last chunk of its own
-  bool continuous_usage_stats = false;  // in every chunk
+  bool include_usage          = false;     // in a last chunk of its own
+  bool continuous_usage_stats = false;     // in every chunk
+  std::chrono::seconds ping_interval{30};  // a stream that is silent for so long says so; 0: never
 
   int priority = 0;
   std::string cache_salt;
@@ -112,7 +114,7 @@ struct CompletionRequest {
   std::string model;
   std::vector<CompletionPrompt> prompts;  // at least one
   bool echo = false;                      // the prompt stands before its answer
-  GenerationOptions options;              // max_tokens is set
+  GenerationOptions options;              // max_tokens is set unless n_predict is -1
 };
 
 // Stateless: what a response would need of an earlier one must be in its input.
@@ -126,7 +128,8 @@ struct TokenizeRequest {
   std::string model;
   std::variant<std::string, ChatRequest> input;  // a text, or a conversation as chat would render it
   bool recognise_special = true;   // "<|end|>" in a text is one token; conversations never have such
-  bool with_pieces       = false;  // each token's text beside its id
+  bool with_strings      = false;  // vLLM's: each token's text, in a list of their own
+  bool with_pieces       = false;  // llama.cpp's: the same, beside its id
 };
 
 struct DetokenizeRequest {

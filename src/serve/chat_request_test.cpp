@@ -41,6 +41,7 @@ TEST(ChatRequest, Defaults) {
   EXPECT_TRUE(o.skip_special_tokens);
   EXPECT_TRUE(o.stop.empty() && o.stop_token_ids.empty() && o.cache_salt.empty() && o.request_id.empty());
   EXPECT_EQ(o.format.kind, ResponseFormat::Kind::text);
+  EXPECT_EQ(o.ping_interval, std::chrono::seconds(30));
 }
 
 TEST(ChatRequest, Options) {
@@ -49,7 +50,7 @@ TEST(ChatRequest, Options) {
          "frequency_penalty":2,"logit_bias":{"0":-100,"999":1.5,"5":null},"seed":-7,"max_tokens":4096,
          "max_completion_tokens":20,"min_tokens":20,"n":3,"stop":["a","\u0000b"],"stop_token_ids":[0,999],
          "ignore_eos":true,"include_stop_str_in_output":true,"skip_special_tokens":false,"stream":true,
-         "stream_options":{"include_usage":true,"continuous_usage_stats":true},"priority":-3,"cache_salt":"s",
+         "stream_options":{"include_usage":true,"continuous_usage_stats":true},"sse_ping_interval":5,"priority":-3,"cache_salt":"s",
          "request_id":"r-1","logprobs":true,"top_logprobs":20,"reasoning_effort":"xhigh","include_reasoning":false,
          "parallel_tool_calls":false,"unknown":{"x":[1]},"user":5,"prompt_logprobs":null,"bad_words":[],"echo":false)"));
   const GenerationOptions& o = request.options;
@@ -72,8 +73,20 @@ TEST(ChatRequest, Options) {
   EXPECT_EQ(o.stop_token_ids, (std::vector<model::TokenId>{0, 999}));
   EXPECT_TRUE(o.ignore_eos && o.include_stop_str_in_output && !o.skip_special_tokens);
   EXPECT_TRUE(o.stream && o.include_usage && o.continuous_usage_stats);
+  EXPECT_EQ(o.ping_interval, std::chrono::seconds(5));
+  for (const char* never : {"0", "-1"})
+    EXPECT_EQ(parsed(with(R"("sse_ping_interval":)" + std::string(never))).options.ping_interval.count(), 0);
   EXPECT_EQ(o.priority, -3);
   EXPECT_EQ(o.cache_salt, "s");
+  // llama.cpp's names, where the others are absent.
+  const GenerationOptions other = parsed(with(R"("n_predict":7,"repeat_penalty":1.5)")).options;
+  EXPECT_EQ(other.max_tokens, 7);
+  EXPECT_EQ(other.sampling.repetition_penalty, 1.5);
+  EXPECT_FALSE(parsed(with(R"("n_predict":-1)")).options.max_tokens);
+  const GenerationOptions both =
+      parsed(with(R"("max_tokens":5,"n_predict":7,"repetition_penalty":2,"repeat_penalty":1.5)")).options;
+  EXPECT_EQ(both.max_tokens, 5);
+  EXPECT_EQ(both.sampling.repetition_penalty, 2);
   EXPECT_EQ(o.request_id, "r-1");
   EXPECT_EQ(request.reasoning_effort, "high");
   EXPECT_FALSE(request.include_reasoning || request.parallel_tool_calls);
@@ -120,6 +133,10 @@ TEST(ChatRequest, RefusesEachFieldByName) {
           {"min_p", R"("min_p":2)"},
           {"repetition_penalty", R"("repetition_penalty":0)"},
           {"repetition_penalty", R"("repetition_penalty":1e-300)"},
+          {"repeat_penalty", R"("repeat_penalty":0)"},
+          {"n_predict", R"("n_predict":0)"},
+          {"n_predict", R"("n_predict":-2)"},
+          {"n_predict", R"("n_predict":4097)"},
           {"presence_penalty", R"("presence_penalty":2.1)"},
           {"frequency_penalty", R"("frequency_penalty":-2.1)"},
           {"logit_bias", R"("logit_bias":[1])"},
@@ -157,6 +174,9 @@ TEST(ChatRequest, RefusesEachFieldByName) {
           {"stream_options", R"("stream":true,"stream_options":[])"},
           {"stream_options.include_usage", R"("stream":true,"stream_options":{"include_usage":1})"},
           {"priority", R"("priority":3000000000)"},
+          {"sse_ping_interval", R"("sse_ping_interval":-2)"},
+          {"sse_ping_interval", R"("sse_ping_interval":0.5)"},
+          {"sse_ping_interval", R"("sse_ping_interval":86401)"},
           {"cache_salt", R"("cache_salt":"")"},
           {"request_id", R"("request_id":"a\r\nX: y")"},
           {"request_id", R"("request_id":"")"},

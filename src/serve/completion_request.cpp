@@ -48,7 +48,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
     GenerationOptions& options = request.options;
     options.format             = read_response_format(root, root["response_format"], Shape::nested);
     options.sampling.logprobs  = root["logprobs"].integer(0, kMaxLogprobs);
-    if (!options.max_tokens)
+    if (!options.max_tokens && !root["n_predict"])
       options.max_tokens = std::min(served.max_context, std::max(kCompletionTokens, options.min_tokens));
 
     const auto prompts = static_cast<int64_t>(request.prompts.size());

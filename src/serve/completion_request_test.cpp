@@ -69,6 +69,8 @@ TEST(CompletionRequest, Options) {
   const auto with = [](const std::string& fields) { return parsed("{\"prompt\":\"x\"," + fields + "}"); };
   EXPECT_EQ(with("\"min_tokens\":30").options.max_tokens, 30);
   EXPECT_EQ(with("\"max_tokens\":3").options.max_tokens, 3);
+  EXPECT_EQ(with("\"n_predict\":3").options.max_tokens, 3);
+  EXPECT_FALSE(with("\"n_predict\":-1").options.max_tokens);
   EXPECT_EQ(with("\"logprobs\":0").options.sampling.logprobs, 0);
   EXPECT_EQ(with("\"logprobs\":20").options.sampling.logprobs, 20);
   EXPECT_EQ(with("\"n\":3,\"best_of\":3").options.n, 3);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,9 +20,10 @@ class FakeExchange : public HttpExchange {
     text += body;
     ended = true;
   }
-  void begin_stream(int status, std::vector<HttpHeader> headers) override {
+  void begin_stream(int status, std::vector<HttpHeader> headers, std::optional<Ping> every) override {
     record(status, std::move(headers));
     streaming = true;
+    ping      = std::move(every);
   }
   void write(std::string piece) override {
     misuse |= ended || !streaming;
@@ -65,6 +67,7 @@ class FakeExchange : public HttpExchange {
   std::vector<HttpHeader> headers;
   std::string text;                 // body, or the whole stream
   std::vector<std::string> writes;  // of a stream
+  std::optional<Ping> ping;         // likewise
   bool streaming = false, ended = false;
   bool misuse = false;  // answered twice, written to before its beginning or after its end
   int calls   = 0;      // of what sends something

@@ -52,7 +52,8 @@ ApiResult<int64_t> max_tokens_for(const ApiCall& call, const GenerationOptions& 
             "the prompt has {} tokens, which leaves no room for {} more in a context of {}: shorten "
             "the prompt or ask for fewer tokens",
             prompt_tokens, wanted, context),
-        .param = options.max_tokens ? "max_tokens" : ""};
+        .param = options.max_tokens ? "max_tokens" : "",
+        .fit   = ApiError::Fit{.prompt = prompt_tokens, .context = context}};
   return options.max_tokens.value_or(context - prompt_tokens);
 }
 
@@ -124,7 +125,8 @@ void generate(const ApiCall& call, const GenerationOptions& options, std::unique
               std::vector<Generation::Choice> choices) {
   const auto refusal =
       Generation::start(call.model->generator, *call.model->checkpoint.tokenizer, call.exchange,
-                        std::move(reply), options.stream, std::move(choices), call.model->metrics);
+                        std::move(reply), {.stream = options.stream, .ping_interval = options.ping_interval},
+                        std::move(choices), call.model->metrics);
   if (refusal) call.refuse(refusal_error(*refusal));
 }
 

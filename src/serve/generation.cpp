@@ -18,10 +18,10 @@ double ms_between(engine::TimePoint from, engine::TimePoint to) {
 std::optional<engine::Refusal> Generation::start(engine::Generator& generator,
                                                  const model::Tokenizer& tokenizer,
                                                  std::shared_ptr<HttpExchange> exchange,
-                                                 std::unique_ptr<Reply> reply, bool stream,
+                                                 std::unique_ptr<Reply> reply, Delivery delivery,
                                                  std::vector<Choice> choices, ServeMetrics* metrics) {
   const std::shared_ptr<Generation> generation(
-      new Generation(generator, std::move(exchange), std::move(reply), stream, metrics));
+      new Generation(generator, std::move(exchange), std::move(reply), delivery.stream, metrics));
   if (auto refusal = generation->submit(tokenizer, std::move(choices))) return refusal;
   // Weak: the exchange, which keeps this, is kept by the generation.
   generation->exchange_->on_gone([weak = std::weak_ptr(generation)] {
@@ -30,8 +30,9 @@ std::optional<engine::Refusal> Generation::start(engine::Generator& generator,
     self->silent_ = true;
     self->cancel_all();
   });
-  if (stream) {
-    generation->exchange_->begin_stream(200, event_stream_headers());
+  if (delivery.stream) {
+    generation->exchange_->begin_stream(200, event_stream_headers(),
+                                        event_stream_ping(delivery.ping_interval));
     if (std::string begun = generation->reply_->begin(); !begun.empty())
       generation->exchange_->write(std::move(begun));
   }

@@ -1,6 +1,7 @@
 // The sequences of one HTTP request, from submission to the last byte of the reply.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -28,13 +29,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
     AnswerText::Options text;
     bool own_prompt = true;  // otherwise that of the choice before: it counts once in the usage
   };
+  struct Delivery {
+    bool stream                             = false;  // events, or one body
+    std::chrono::milliseconds ping_interval = {};     // of events; 0: a stream may be silent for ever
+  };
 
   // Submits all choices and begins the reply, on the connection's executor. After a refusal nothing was
   // written, and what had been submitted is cancelled. Generator, tokenizer and metrics (which may be null)
   // must outlive the exchange.
   static std::optional<engine::Refusal> start(engine::Generator& generator, const model::Tokenizer& tokenizer,
                                               std::shared_ptr<HttpExchange> exchange,
-                                              std::unique_ptr<Reply> reply, bool stream,
+                                              std::unique_ptr<Reply> reply, Delivery delivery,
                                               std::vector<Choice> choices, ServeMetrics* metrics);
 
  private:

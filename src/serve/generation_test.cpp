@@ -59,7 +59,8 @@ struct Scene {
   }
   std::optional<engine::Refusal> start() {
     return Generation::start(generator, tokenizer(), exchange, std::make_unique<PlainReply>(streaming, usage),
-                             streaming, std::move(given), nullptr);
+                             {.stream = streaming, .ping_interval = ping_interval}, std::move(given),
+                             nullptr);
   }
 
   ScriptedGenerator generator;
@@ -67,6 +68,7 @@ struct Scene {
   Usage usage;
   std::vector<Generation::Choice> given;
   bool streaming;
+  std::chrono::milliseconds ping_interval{};
 };
 
 TEST(Generation, WhatSeveralStepsBroughtGoesOutTogether) {
@@ -105,6 +107,19 @@ TEST(Generation, ABodyComesAtTheEnd) {
   EXPECT_EQ(scene.usage.completion_tokens, static_cast<int64_t>(ids_of("abc").size()));
   EXPECT_DOUBLE_EQ(scene.usage.prompt_ms, 2);
   EXPECT_DOUBLE_EQ(scene.usage.predicted_ms, 4);
+}
+
+TEST(Generation, AStreamPingsAsOftenAsAsked) {
+  Scene scene(1);
+  scene.ping_interval = std::chrono::milliseconds(7);
+  ASSERT_FALSE(scene.start());
+  ASSERT_TRUE(scene.exchange->ping);
+  EXPECT_EQ(scene.exchange->ping->piece, ": ping\n\n");
+  EXPECT_EQ(scene.exchange->ping->after, scene.ping_interval);
+  Scene never(1);
+  ASSERT_FALSE(never.start());
+  EXPECT_TRUE(never.exchange->streaming);
+  EXPECT_FALSE(never.exchange->ping);
 }
 
 TEST(Generation, ASharedPromptCountsOnce) {

@@ -2,8 +2,10 @@
 // lies below (http_server.h) may be a socket or a test.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,13 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;
 };
 
+// What a stream says, every so often, while it has nothing to say: proxies close connections that are silent,
+// and a client that vanished shows in that it takes no bytes.
+struct Ping {
+  std::string piece;
+  std::chrono::milliseconds after;  // of silence
+};
+
 // One request being answered: either respond() once, or begin_stream(), write() any number of times, end().
 // All functions may be called from any thread and return at once; after the client has gone they do nothing.
 class HttpExchange {
@@ -33,7 +42,8 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual void respond(int status, std::vector<HttpHeader> headers, std::string body) = 0;
-  virtual void begin_stream(int status, std::vector<HttpHeader> headers)              = 0;  // chunked
+  virtual void begin_stream(int status, std::vector<HttpHeader> headers,
+                            std::optional<Ping> ping)                                 = 0;  // chunked
   virtual void write(std::string piece)                                               = 0;
   virtual void end()                                                                  = 0;
 

@@ -132,12 +132,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (idle_) drop();
   }
   Strand strand() { return socket_.get_executor(); }
-  bool overdue(Clock::rep now) const { return paused_ || read_deadline_ <= now || write_deadline_ <= now; }
+  bool overdue(Clock::rep now) const {
+    return paused_ || read_deadline_ <= now || write_deadline_ <= now || ping_due_ <= now;
+  }
   void expire();
 
   // What an exchange asks for. `number` is its request's; after that was answered these do nothing.
   void respond(uint64_t number, int status, const std::vector<HttpHeader>& headers, std::string_view body);
-  void begin_stream(uint64_t number, int status, const std::vector<HttpHeader>& headers);
+  void begin_stream(uint64_t number, int status, const std::vector<HttpHeader>& headers,
+                    std::optional<Ping> ping);
   void write(uint64_t number, std::string_view piece);
   void end(uint64_t number);
   void on_gone(uint64_t number, std::function<void()> gone);
@@ -170,6 +173,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void hand_over(HttpRequest request);
   void refuse(int status, std::string_view message);
   void refuse(error_code error);
+  // Where the kernel has given the client up.
+  void count_stalled(error_code error) {
+    if (error == net::error::timed_out && !closed_) ++state_->dropped_stalled;
+  }
 
   template <class Work>
   void run(uint64_t number, const Work& work);
@@ -191,7 +198,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Socket socket_;
   const std::string peer_;
   beast::flat_buffer input_;  // read, not parsed
-  Deadline read_deadline_ = kNever, write_deadline_ = kNever;
+  Deadline read_deadline_ = kNever, write_deadline_ = kNever, ping_due_ = kNever;
   bool idle_                = false;  // nothing of the next request has come
   bool timed_out_           = false;  // the read deadline
   std::atomic<bool> paused_ = false;  // nothing is read, so that nobody says when the client leaves
@@ -203,6 +210,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool http11_     = true;
   bool head_only_  = false;  // HEAD
   bool keep_alive_ = false;
+  std::optional<Ping> ping_;  // of a stream
   std::function<void()> gone_;
 
   std::string outbox_, sending_;  // sent_ bytes of the latter are with the kernel
@@ -228,9 +236,10 @@ class Exchange final : public HttpExchange {
       c.respond(number, status, headers, body);
     });
   }
-  void begin_stream(int status, std::vector<HttpHeader> headers) override {
-    on_strand([status, headers = std::move(headers)](Connection& connection, uint64_t number) {
-      connection.begin_stream(number, status, headers);
+  void begin_stream(int status, std::vector<HttpHeader> headers, std::optional<Ping> ping) override {
+    on_strand([status, headers = std::move(headers), ping = std::move(ping)](Connection& connection,
+                                                                             uint64_t number) {
+      connection.begin_stream(number, status, headers, ping);
     });
   }
   void write(std::string piece) override {
@@ -346,6 +355,7 @@ Task<void> Connection::read_some() {
   const auto [error, count] = co_await socket_.async_read_some(room, kAwait);
   input_.commit(count);
   if (error && error != net::error::operation_aborted) eof_ = true;
+  count_stalled(error);
 }
 
 // The request without its body, of a parser that has the head; none: it was refused.
@@ -425,6 +435,7 @@ void Connection::drop() {
   closed_         = true;
   read_deadline_  = kNever;
   write_deadline_ = kNever;
+  ping_due_       = kNever;
   error_code ignored;
   // What nobody will read is not to stay in the kernel either.
   if (unsent() > 0) socket_.set_option(Socket::linger(true, 0), ignored);
@@ -445,6 +456,7 @@ void Connection::expire() {
     if (::poll(&end, 1, 0) > 0) return drop();
   }
   const Clock::rep now = after({});
+  if (ping_due_ <= now) write(number_, ping_->piece);
   if (write_deadline_ <= now) {
     ++state_->dropped_stalled;
     drop();
@@ -485,12 +497,15 @@ void Connection::respond(uint64_t number, int status, const std::vector<HttpHead
   answer_is_whole();
 }
 
-void Connection::begin_stream(uint64_t number, int status, const std::vector<HttpHeader>& headers) {
+void Connection::begin_stream(uint64_t number, int status, const std::vector<HttpHeader>& headers,
+                              std::optional<Ping> ping) {
   if (!at(number, Phase::preparing)) return;
   keep_alive_ = keep_alive_ && http11_;  // HTTP/1.0 knows no chunks: the stream ends with the connection
   add_head(status, headers);
   outbox_ += http11_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
   phase_ = Phase::streaming;
+  ping_  = head_only_ ? std::nullopt : std::move(ping);
+  if (ping_) ping_due_ = after(ping_->after);
   flush_soon();
 }
 
@@ -504,6 +519,7 @@ void Connection::write(uint64_t number, std::string_view piece) {
     fmt::format_to(std::back_inserter(outbox_), "{:x}\r\n{}\r\n", piece.size(), piece);
   else
     outbox_ += piece;
+  if (ping_) ping_due_ = after(ping_->after);
   flush_soon();
 }
 
@@ -544,8 +560,9 @@ void Connection::add_head(int status, const std::vector<HttpHeader>& headers) {
 }
 
 void Connection::answer_is_whole() {
-  phase_ = Phase::whole;
-  gone_  = nullptr;
+  phase_    = Phase::whole;
+  ping_due_ = kNever;
+  gone_     = nullptr;
   flush_soon();
 }
 
@@ -576,9 +593,25 @@ void Connection::send() {
                            [self = shared_from_this()](error_code error, size_t count) {
                              self->sent_ += count;
                              if (!error) return self->send();
+                             self->count_stalled(error);
                              self->drop();
                              self->sending_ = {};
                            });
+}
+
+// A client that vanished without a word, behind a cable that was pulled, say, confirms nothing any more: of
+// what is sent to it, or of probes while nothing is. By itself the kernel would go on for a quarter of an
+// hour.
+void give_up_within(std::chrono::milliseconds timeout, int socket) {
+  const auto most   = static_cast<unsigned>(std::clamp<int64_t>(timeout.count(), 1, 86'400'000));
+  const int seconds = static_cast<int>(std::max(1U, most / 2000));
+  const auto set    = [&](int level, int name, auto value) {
+    (void)::setsockopt(socket, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, most);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 Task<void> accept(std::shared_ptr<HttpServerState> shared) {
@@ -597,6 +630,7 @@ Task<void> accept(std::shared_ptr<HttpServerState> shared) {
     socket.set_option(tcp::no_delay(true), ignored);
     (void)::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentInKernel,
                        sizeof kUnsentInKernel);
+    give_up_within(options.write_timeout, socket.native_handle());
     const Strand strand   = socket.get_executor();
     const auto connection = std::make_shared<Connection>(shared, std::move(socket), peer);
 

@@ -9,7 +9,7 @@
 // A client that closes its sending side counts as gone: closing both looks the same until something is sent,
 // and a generation nobody reads must not go on. An answer that is whole by then is still delivered. Requests
 // sent ahead wait in the kernel beyond the first few KiB; behind more than that, a client's leaving is
-// noticed when something is written to it.
+// noticed when something is written to it. One that vanished without closing is noticed by write_timeout.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ struct HttpServerOptions {
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a head to its last
   std::chrono::milliseconds body_timeout{30'000};    // from the head to the body's last byte
   std::chrono::milliseconds idle_timeout{75'000};    // between an answer and the next request
-  std::chrono::milliseconds write_timeout{30'000};   // in which the client does not take a byte
+  std::chrono::milliseconds write_timeout{30'000};   // in which the client takes, or confirms, no byte
 };
 
 struct HttpServerStats {

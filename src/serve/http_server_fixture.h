@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -31,7 +32,8 @@ class HttpServerTest : public testing::Test {
       if (request.path == "/drop") return;
       if (request.path == "/throw") throw std::runtime_error("a \"bad\" day");
       exchange->on_gone([this] { ++gone_; });
-      if (request.path == "/stream") exchange->begin_stream(200, {{"Content-Type", "text/event-stream"}});
+      if (request.path == "/stream")
+        exchange->begin_stream(200, {{"Content-Type", "text/event-stream"}}, ping_);
       const std::lock_guard lock(mutex_);
       held_.push_back(std::move(exchange));
       arrived_.notify_all();
@@ -54,6 +56,8 @@ class HttpServerTest : public testing::Test {
   bool all_closed() {
     return eventually([&] { return server_->stats().connections == 0; });
   }
+
+  std::optional<Ping> ping_;  // of /stream; set before serve()
 
   std::mutex mutex_;
   std::condition_variable arrived_;

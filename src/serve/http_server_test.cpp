@@ -353,7 +353,7 @@ TEST_F(HttpServerTest, EndsWhileStreaming) {
   const auto captured      = std::make_shared<int>();
   for (const ExchangePtr& exchange : exchanges) {
     exchange->respond(200, {}, "");
-    exchange->begin_stream(200, {});
+    exchange->begin_stream(200, {}, {});
     exchange->on_gone([] {});
     exchange->end();
     exchange->post([&worked, captured] { worked = true; });

@@ -55,6 +55,9 @@ class Histogram {
   // `unit`: how many of the units observed are one of the bounds'.
   explicit Histogram(std::span<const double> bounds, double unit = 1)
       : bounds_(bounds.begin(), bounds.end()), unit_(unit), counts_(bounds.size() + 1) {}
+  // Of what was counted elsewhere: by bucket, and all together.
+  Histogram(std::span<const int64_t> bounds, std::span<const int64_t> counts, int64_t sum)
+      : bounds_(bounds.begin(), bounds.end()), unit_(1), counts_(counts.begin(), counts.end()), sum_(sum) {}
 
   void observe(int64_t value) {
     const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), static_cast<double>(value) / unit_);
@@ -160,20 +163,22 @@ class Exposition {
   void gauge(const Names& names, std::string_view help, double value) {
     add(names, "", help, MetricType::Gauge, {metric({}, value)});
   }
+  // One series for each value of a label.
+  template <class Number>
+  void gauges(const Names& names, std::string_view help, const char* label,
+              std::span<const std::pair<std::string, Number>> values) {
+    add(names, "", help, MetricType::Gauge, metrics(label, values));
+  }
   void info(const Names& names, std::string_view help, Labels labels) {
     add(names, "", help, MetricType::Gauge, {metric(std::move(labels), 1)});
   }
   void counter(const Names& names, std::string_view help, int64_t value) {
     add(names, "_total", help, MetricType::Counter, {metric({}, static_cast<double>(value))});
   }
-  // One series for each value of a label.
   template <class Number>
   void counters(const Names& names, std::string_view help, const char* label,
                 std::span<const std::pair<std::string, Number>> values) {
-    std::vector<ClientMetric> metrics;
-    for (const auto& [of, value] : values)
-      metrics.push_back(metric({{label, of}}, static_cast<double>(value)));
-    add(names, "_total", help, MetricType::Counter, std::move(metrics));
+    add(names, "_total", help, MetricType::Counter, metrics(label, values));
   }
   void responses(const Counts& counts) {
     std::vector<ClientMetric> metrics;
@@ -210,6 +215,14 @@ class Exposition {
     metric.counter.value = metric.gauge.value = value;  // the family's type says which is read
     return metric;
   }
+  template <class Number>
+  std::vector<ClientMetric> metrics(const char* label,
+                                    std::span<const std::pair<std::string, Number>> values) const {
+    std::vector<ClientMetric> metrics;
+    for (const auto& [of, value] : values)
+      metrics.push_back(metric({{label, of}}, static_cast<double>(value)));
+    return metrics;
+  }
   ClientMetric metric(Labels more, const Histogram& histogram) const {
     ClientMetric metric;
     metric.label     = labels(std::move(more));
@@ -235,6 +248,10 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
            static_cast<double>(stats.running));
   to.gauge({"fathom_requests_waiting", "vllm:num_requests_waiting"}, "Requests in the queue.",
            static_cast<double>(stats.waiting));
+  // What else a request may wait for with vLLM, a transfer or a grammar, is done here before it is queued.
+  const Series waiting = {{"capacity", stats.waiting}, {"deferred", 0}};
+  to.gauges<int64_t>({"fathom_requests_waiting_by_reason", "vllm:num_requests_waiting_by_reason"},
+                     "The same, by what they wait for.", "reason", waiting);
   to.gauge({"fathom_waiting_tokens"}, "Prompt tokens of the requests in the queue.",
            static_cast<double>(stats.waiting_tokens));
   Series finished;
@@ -270,6 +287,8 @@ void add_tokens(const GeneratorStats& stats, Exposition& to) {
 void add_engine(const GeneratorStats& stats, Exposition& to) {
   to.counter({"fathom_steps"}, "Forward passes.", stats.steps);
   to.counter({"fathom_step_rows"}, "Tokens computed in them.", stats.step_rows);
+  to.histogram({"fathom_rows_per_step", "vllm:iteration_tokens_total"}, "Tokens computed in one.",
+               Histogram(engine::kStepRowBounds, stats.steps_by_rows, stats.step_rows));
   const std::pair<std::string, double> seconds[] = {
       {"schedule", stats.schedule_s}, {"forward", stats.forward_s}, {"sample", stats.sample_s}};
   to.counters<double>({"fathom_engine_seconds"}, "Where the engine's time went.", "part", seconds);

@@ -310,7 +310,9 @@ TEST(ServeMetrics, VllmNamesAndBuckets) {
       {"vllm:request_max_num_generation_tokens", size},
       {"vllm:request_params_max_tokens", size},
       {"vllm:request_prefill_kv_computed_tokens", size},
-      {"vllm:request_params_n", {"1", "2", "5", "10", "20"}}};
+      {"vllm:request_params_n", {"1", "2", "5", "10", "20"}},
+      {"vllm:iteration_tokens_total",
+       {"1", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384"}}};
 
   const Scrape scrape(ServeMetrics(tiny()).text({}));
   for (const auto& [name, bounds] : expected) {
@@ -335,6 +337,9 @@ TEST(ServeMetrics, VllmNamesAndBuckets) {
         "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_draft_tokens_total",
         "vllm:spec_decode_num_accepted_tokens_total"})
     EXPECT_EQ(scrape.at(with(name)), 0) << name;
+  for (const char* reason : {"capacity", "deferred"})
+    EXPECT_EQ(scrape.at(with("vllm:num_requests_waiting_by_reason", fmt::format("reason=\"{}\"", reason))),
+              0);
   for (const char* reason : {"stop", "length", "abort", "error"})
     EXPECT_EQ(scrape.at(with("vllm:request_success_total", fmt::format("finished_reason=\"{}\"", reason))),
               0);
@@ -352,10 +357,13 @@ TEST(ServeMetrics, ShowsTheEngine) {
                        .prefix_queried_tokens = 900,
                        .prefix_hit_tokens     = 300,
                        .preemptions           = 4,
+                       .steps                 = 6,
+                       .step_rows             = 20'075,
                        .drafts                = 11,
                        .drafted_tokens        = 44,
                        .accepted_tokens       = 22,
                        .forward_s             = 1.25};
+  stats.steps_by_rows                                     = {2, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2};
   stats.accepted_at[1]                                    = 9;
   stats.finished[size_t(engine::FinishReason::stop)]      = 8,
   stats.finished[size_t(engine::FinishReason::cancelled)] = 2;
@@ -364,7 +372,15 @@ TEST(ServeMetrics, ShowsTheEngine) {
       {with("vllm:num_requests_running"), 3},
       {with("fathom_requests_running"), 3},
       {with("vllm:num_requests_waiting"), 5},
+      {with("vllm:num_requests_waiting_by_reason", R"(reason="capacity")"), 5},
       {with("fathom_waiting_tokens"), 700},
+      {with("vllm:iteration_tokens_total_bucket", R"(le="1")"), 2},
+      {with("vllm:iteration_tokens_total_bucket", R"(le="8")"), 2},
+      {with("vllm:iteration_tokens_total_bucket", R"(le="16")"), 3},
+      {with("vllm:iteration_tokens_total_bucket", R"(le="16384")"), 4},
+      {with("vllm:iteration_tokens_total_bucket", R"(le="+Inf")"), 6},
+      {with("vllm:iteration_tokens_total_sum"), 20'075},
+      {with("fathom_rows_per_step_count"), 6},
       {with("vllm:kv_cache_usage_perc"), .25},
       {with("fathom_kv_pages_in_use"), 100},
       {with("vllm:prompt_tokens_total"), 1000},
@@ -385,8 +401,10 @@ TEST(ServeMetrics, ShowsTheEngine) {
        1}};
   for (const auto& [name, value] : expected) EXPECT_EQ(scrape.at(name), value) << name;
 
-  for (const auto& [name, type] : scrape.types)
-    EXPECT_EQ(name.ends_with("_total"), type == "counter") << name;
+  for (const auto& [name, type] : scrape.types) {
+    const bool misnamed = name == "vllm:iteration_tokens_total";  // a histogram, and vLLM's name for it
+    EXPECT_EQ(name.ends_with("_total") && !misnamed, type == "counter") << name;
+  }
 }
 
 TEST(ServeMetrics, NoPagesAreNoNan) {

@@ -19,6 +19,8 @@ using model::TokenId;
 constexpr size_t kMaxSchemaBytes = 1 << 20;
 constexpr int64_t kMaxSaltBytes  = 1024;
 
+constexpr int64_t kMaxPingSeconds = 86'400;
+
 std::optional<TokenId> token_id(std::string_view text, int64_t vocab_size) {
   TokenId id               = 0;
   const auto [end, result] = std::from_chars(text.data(), text.data() + text.size(), id);
@@ -38,7 +40,8 @@ engine::SamplingParameters read_sampling(const Field& body, const ServedModel& s
   sampling.min_p = body["min_p"].number(0, 1).value_or(0);
 
   // Within these no finite logit becomes infinite.
-  sampling.repetition_penalty = body["repetition_penalty"].number(0.01, 100).value_or(1);
+  const double repeat         = body["repeat_penalty"].number(0.01, 100).value_or(1);  // llama.cpp's name
+  sampling.repetition_penalty = body["repetition_penalty"].number(0.01, 100).value_or(repeat);
   sampling.presence_penalty   = body["presence_penalty"].number(-2, 2).value_or(0);
   sampling.frequency_penalty  = body["frequency_penalty"].number(-2, 2).value_or(0);
   for (const auto& [name, bias] : body["logit_bias"].members(kMaxLogitBiases)) {
@@ -124,6 +127,10 @@ GenerationOptions read_options(const Field& body, const ServedModel& served, con
   if (seed && *seed != -1) options.seed = static_cast<uint64_t>(*seed);
 
   options.max_tokens = max_tokens.integer(1, served.max_context);
+  // llama.cpp's name, and its -1 for as many as fit.
+  const auto predict = body["n_predict"].integer(-1, served.max_context);
+  if (predict == 0) body["n_predict"].fail("is 0, but must be at least 1, or -1");
+  if (!max_tokens && predict != -1) options.max_tokens = predict;
   options.min_tokens =
       body["min_tokens"].integer(0, options.max_tokens.value_or(served.max_context)).value_or(0);
   options.n                          = body["n"].integer(1, kMaxChoices).value_or(1);
@@ -138,6 +145,9 @@ GenerationOptions read_options(const Field& body, const ServedModel& served, con
   options.include_usage          = streaming["include_usage"].boolean().value_or(false);
   options.continuous_usage_stats = streaming["continuous_usage_stats"].boolean().value_or(false);
   if (streaming && !options.stream) streaming.fail("needs \"stream\": true");
+  // llama.cpp's name, and its -1 for never.
+  if (const auto seconds = body["sse_ping_interval"].integer(-1, kMaxPingSeconds))
+    options.ping_interval = std::chrono::seconds(std::max<int64_t>(0, *seconds));
 
   constexpr int64_t kMaxPriority = std::numeric_limits<int>::max();
   options.priority   = static_cast<int>(body["priority"].integer(-kMaxPriority, kMaxPriority).value_or(0));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace fathom::serve {
 
@@ -11,11 +12,15 @@ using Json = nlohmann::ordered_json;
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json error_json(const ApiError& error) {
-  return {{"error",
-           {{"message", error.message},
-            {"type", error.type},
-            {"param", error.param.empty() ? Json(nullptr) : Json(error.param)},
-            {"code", error.status}}}};
+  Json json = {{"message", error.message},
+               {"type", error.type},
+               {"param", error.param.empty() ? Json(nullptr) : Json(error.param)},
+               {"code", error.status}};
+  if (error.fit) {
+    json["n_prompt_tokens"] = error.fit->prompt;
+    json["n_ctx"]           = error.fit->context;
+  }
+  return {{"error", std::move(json)}};
 }
 
 std::string data_event(const Json& json) { return fmt::format("data: {}\n\n", text_of(json)); }
@@ -29,6 +34,11 @@ std::vector<HttpHeader> event_stream_headers() {
   return {{"Content-Type", "text/event-stream; charset=utf-8"},
           {"Cache-Control", "no-cache"},
           {"X-Accel-Buffering", "no"}};
+}
+
+std::optional<Ping> event_stream_ping(std::chrono::milliseconds interval) {
+  if (interval == interval.zero()) return std::nullopt;
+  return Ping{.piece = ": ping\n\n", .after = interval};
 }
 
 }  // namespace fathom::serve

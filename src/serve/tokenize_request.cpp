@@ -18,8 +18,8 @@ ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const S
     else
       request.input = read_chat(root, served);
     request.recognise_special = root["parse_special"].boolean().value_or(true);
-    request.with_pieces =
-        root["with_pieces"].boolean().value_or(root["return_token_strs"].boolean().value_or(false));
+    request.with_strings      = root["return_token_strs"].boolean().value_or(false);
+    request.with_pieces       = root["with_pieces"].boolean().value_or(false);
     return request;
   });
 }

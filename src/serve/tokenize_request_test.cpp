@@ -20,10 +20,10 @@ TEST(TokenizeRequest, TextInEitherForm) {
       tokenize(R"({"model":"m","prompt":"x","add_special_tokens":false,"return_token_strs":true})");
   EXPECT_EQ(vllm.model, "m");
   EXPECT_EQ(std::get<std::string>(vllm.input), "x");
-  EXPECT_TRUE(vllm.with_pieces && vllm.recognise_special);
-  const TokenizeRequest llama = tokenize(R"({"content":"","parse_special":false,"with_pieces":false})");
+  EXPECT_TRUE(vllm.with_strings && vllm.recognise_special && !vllm.with_pieces);
+  const TokenizeRequest llama = tokenize(R"({"content":"","parse_special":false,"with_pieces":true})");
   EXPECT_EQ(std::get<std::string>(llama.input), "");
-  EXPECT_FALSE(llama.with_pieces || llama.recognise_special);
+  EXPECT_TRUE(llama.with_pieces && !llama.with_strings && !llama.recognise_special);
   const TokenizeRequest chat =
       tokenize(R"({"messages":[{"role":"user","content":"x"}],"reasoning_effort":"low"})");
   EXPECT_EQ(std::get<ChatRequest>(chat.input).messages[0].content, "x");

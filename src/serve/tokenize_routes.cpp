@@ -1,5 +1,7 @@
 // POST /tokenize and /detokenize: both vLLM's fields and llama.cpp's in one reply.
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "model/utf8.h"
 #include "serve/api_call.h"
@@ -19,6 +21,14 @@ ApiResult<std::vector<TokenId>> tokens_of(const ApiCall& call, const TokenizeReq
   return std::move(*ids);
 }
 
+// A token may end in the middle of a character: its bytes, then.
+Json piece_of(std::string_view bytes) {
+  if (model::is_well_formed(bytes)) return std::string(bytes);
+  Json numbers = Json::array();
+  for (const char byte : bytes) numbers.push_back(static_cast<unsigned char>(byte));
+  return numbers;
+}
+
 }  // namespace
 
 void tokenize(const ApiCall& call) {
@@ -28,13 +38,16 @@ void tokenize(const ApiCall& call) {
   if (const auto error = call.check_model(request.model)) return call.refuse(*error);
   const auto tokens = tokens_of(call, request);
   if (const auto* error = std::get_if<ApiError>(&tokens)) return call.refuse(*error);
-  const auto& ids = std::get<0>(tokens);
-  Json reply      = {
-           {"count", ids.size()}, {"max_model_len", call.model->generator.max_context()}, {"tokens", ids}};
-  if (request.with_pieces) {
+  const auto& ids                   = std::get<0>(tokens);
+  const model::Tokenizer& tokenizer = *call.model->checkpoint.tokenizer;
+  Json reply = {{"count", ids.size()}, {"max_model_len", call.model->generator.max_context()}};
+  Json& list = reply["tokens"] = Json::array();
+  for (const TokenId id : ids)
+    list.push_back(request.with_pieces ? Json{{"id", id}, {"piece", piece_of(tokenizer.bytes(id))}}
+                                       : Json(id));
+  if (request.with_strings) {
     Json& texts = reply["token_strs"] = Json::array();
-    for (const TokenId id : ids)
-      texts.push_back(model::well_formed(call.model->checkpoint.tokenizer->bytes(id)));
+    for (const TokenId id : ids) texts.push_back(model::well_formed(tokenizer.bytes(id)));
   }
   call.respond(reply);
 }

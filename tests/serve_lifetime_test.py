@@ -1,0 +1,149 @@
+"""How `fathom serve` starts and ends: loading, flags that cannot be, draining, signals.
+
+usage: serve_lifetime_test.py FATHOM
+"""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+from serve_process import BUNDLED, CHAT, DEADLINE_S, Server, endless, events, greedy, until
+
+FATHOM = os.path.abspath(sys.argv.pop(1))
+
+
+class Start(unittest.TestCase):
+    def test_503_while_the_model_is_loaded(self):
+        with Server(FATHOM, wait=False) as server:
+            early = []
+            while True:
+                reply = server.post(CHAT, greedy())
+                if reply.status == 200:
+                    break
+                early.append(reply)
+            self.assertIn("6912", reply.json()["choices"][0]["message"]["content"])
+            for reply in early:  # none, where loading was quicker than this
+                self.assertEqual((reply.status, reply.error()["type"]), (503, "unavailable_error"))
+                self.assertTrue(reply.headers["Retry-After"])
+            print(f"{len(early)} answers while the model was loaded")
+
+    def test_a_port_in_use(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = subprocess.run([FATHOM, "serve", "--model", BUNDLED, "--port", str(port)], capture_output=True, text=True,
+                                    timeout=DEADLINE_S)
+        self.assertEqual(result.returncode, 5, result.stderr)
+        self.assertEqual(result.stdout, "")
+        for word in (f"127.0.0.1:{port}", "in use", "choose another port"):
+            self.assertIn(word, result.stderr)
+
+    def test_what_cannot_be_served(self):
+        for flags, word in ((("--model", "/nowhere"), "config.json"), (("--host", "192.0.2.1"), "192.0.2.1"),
+                            (("--max-num-seqs", "0"), "--max-num-seqs"), (("--kv-tokens", "8"), "")):
+            result = subprocess.run([FATHOM, "serve", "--model", BUNDLED, "--port", "0", *flags] if "--model" not in flags
+                                    else [FATHOM, "serve", "--port", "0", *flags],
+                                    capture_output=True, text=True, timeout=DEADLINE_S)
+            self.assertEqual(result.returncode, 5, (flags, result.stderr))
+            self.assertIn(word, result.stderr)
+
+
+class End(unittest.TestCase):
+    def begun(self, server, **body):
+        """A stream of which the first event has come."""
+        connection = server.connection()
+        connection.request("POST", CHAT, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 200)
+        first = answer.readline()
+        self.assertTrue(first.startswith(b"data: "), first)
+        return connection, answer
+
+    def test_sigterm_drains(self):
+        with Server(FATHOM, "--max-num-seqs", 2, "--drain-timeout", DEADLINE_S) as server:
+            bodies = [{**endless(), "max_tokens": 1500 + i} for i in range(4)]  # two running, two in the queue
+            streams = [self.begun(server, **body) for body in bodies]
+            whole = concurrent.futures.ThreadPoolExecutor(1).submit(server.post, CHAT, {**endless(), "max_tokens": 600})
+            data = json.dumps(greedy()).encode()
+            late = server.socket(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+                                 f"{len(data)}\r\n\r\n".encode() + data[:9])
+            idle = server.connection()
+            idle.request("GET", "/health")
+            idle.getresponse().read()
+            until(lambda: sum(server.gauges()[f"requests_{kind}"] for kind in ("running", "waiting")) == 5, "all are there")
+
+            server.signal()
+            server.said("draining: 5 requests")
+            late.sendall(data[9:])
+            with late, late.makefile("rb") as reader:
+                answer = reader.read()
+            self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
+            self.assertIn(b"\r\nRetry-After: ", answer)
+            self.assertIn(b"\r\nConnection: close\r\n", answer)
+            with self.assertRaises(OSError):
+                server.socket().close()
+            self.assertEqual(idle.sock.recv(1), b"")  # told at once that this is all
+            idle.close()
+
+            for body, (connection, answer) in zip(bodies, streams):
+                seen = list(events(answer))
+                self.assertEqual(seen[-1], "[DONE]")
+                last = next(c for c in reversed(seen[:-1]) if c["choices"])
+                self.assertEqual(last["choices"][0]["finish_reason"], "length")
+                self.assertEqual(last["timings"]["predicted_n"], body["max_tokens"])
+                answer.close()
+                connection.close()
+            self.assertEqual(whole.result(DEADLINE_S).json()["usage"]["completion_tokens"], 600)
+            self.assertEqual(server.wait(), 0)
+            server.said("all answered")
+
+    def cut_short(self, server, end):
+        """`end` is called while a stream and a whole answer are written; neither client is left hanging."""
+        connection, answer = self.begun(server, **endless())
+        whole = concurrent.futures.ThreadPoolExecutor(1).submit(server.post, CHAT, endless())
+        until(lambda: server.gauges()["requests_running"] == 2, "both are running")
+        end()
+        with self.assertRaises((OSError, http.client.IncompleteRead)):
+            while answer.read(4096):
+                pass
+        answer.close()
+        connection.close()
+        self.assertIsNotNone(whole.exception(DEADLINE_S))
+
+    FLAGS = ("--max-model-len", 131072, "--kv-tokens", 262144)
+
+    def test_the_time_to_drain_is_limited(self):
+        with Server(FATHOM, *self.FLAGS, "--drain-timeout", 1) as server:
+            self.cut_short(server, server.signal)
+            self.assertEqual(server.wait(), 0)
+            server.said("some requests were cut short")
+
+    def test_a_second_sigterm_ends_at_once(self):
+        with Server(FATHOM, *self.FLAGS, "--drain-timeout", 86400) as server:
+            def twice():
+                server.signal()
+                server.said("draining: 2 requests")
+                server.signal(signal.SIGINT)
+            self.cut_short(server, twice)
+            self.assertEqual(server.wait(), 0)
+            server.said("some requests were cut short")
+
+    def test_a_killed_server_leaves_nobody_hanging(self):
+        with Server(FATHOM, *self.FLAGS) as server:
+            self.cut_short(server, lambda: server.signal(signal.SIGKILL))
+            self.assertEqual(server.wait(), -signal.SIGKILL)
+
+    def test_an_idle_server_ends(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with Server(FATHOM) as server, server.socket(), server.socket(b"GET /hea"):
+                server.signal(number)
+                self.assertEqual(server.wait(), 0)
+                self.assertEqual(server.log[-1], "all answered\n")
+
+
+unittest.main(verbosity=2)

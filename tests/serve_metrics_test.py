@@ -1,0 +1,106 @@
+"""What `fathom serve` counts, against what it was asked and answered.
+
+usage: serve_metrics_test.py FATHOM
+"""
+
+import concurrent.futures
+import os
+import re
+import sys
+import unittest
+
+from serve_process import CHAT, Served, greedy
+
+Served.FATHOM = os.path.abspath(sys.argv.pop(1))
+
+
+class Metrics(Served):
+    ALIASES = {"requests_running": "num_requests_running", "requests_waiting": "num_requests_waiting",
+               "requests_waiting_by_reason": "num_requests_waiting_by_reason", "rows_per_step": "iteration_tokens_total",
+               "kv_usage_ratio": "kv_cache_usage_perc", "prompt_tokens_total": "prompt_tokens_total",
+               "generated_tokens_total": "generation_tokens_total", "requests_finished_total": "request_success_total",
+               "preemptions_total": "num_preemptions_total", "prefix_queried_tokens_total": "prefix_cache_queries_total",
+               "prefix_hit_tokens_total": "prefix_cache_hits_total",
+               "prompt_tokens_by_source_total": "prompt_tokens_by_source_total",
+               "time_to_first_token_seconds": "time_to_first_token_seconds",
+               "inter_token_latency_seconds": "inter_token_latency_seconds",
+               "time_per_output_token_seconds": "request_time_per_output_token_seconds",
+               "request_e2e_seconds": "e2e_request_latency_seconds", "request_queue_seconds": "request_queue_time_seconds",
+               "request_prefill_seconds": "request_prefill_time_seconds",
+               "request_decode_seconds": "request_decode_time_seconds",
+               "request_inference_seconds": "request_inference_time_seconds",
+               "request_prompt_tokens": "request_prompt_tokens", "request_generated_tokens": "request_generation_tokens"}
+    FLAGS = ("--max-num-seqs", 4, "--kv-tokens", 4096, "--max-model-len", 2048)
+
+    def test_identities(self):
+        asked, received, prompt_tokens, lengths = 0, 0, 0, []
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            jobs = [pool.submit(self.server.ask, CHAT, **greedy(f"What is {i} + {i}?", n=1 + i % 2, max_tokens=20 + 40 * (i % 5)))
+                    for i in range(40)]
+            while not all(job.done() for job in jobs):  # as they are, not only at rest
+                self.check(self.server.metrics())
+            for i, job in enumerate(jobs):
+                usage = job.result()["usage"]
+                asked += 1 + i % 2
+                received += usage["completion_tokens"]
+                prompt_tokens += usage["prompt_tokens"] * (1 + i % 2)
+                lengths.append(usage["completion_tokens"])
+        with self.assertRaises(AssertionError):
+            self.server.ask(CHAT, messages=[])
+        self.server.seconds_until_idle()
+        metrics = self.server.metrics()
+        self.check(metrics)
+
+        def one(name):
+            (value,) = metrics[name].values()
+            return value
+        self.assertEqual(one("fathom_request_e2e_seconds_count"), asked)
+        self.assertEqual(sum(metrics["fathom_requests_finished_total"].values()), asked)
+        self.assertEqual(one("fathom_request_generated_tokens_sum"), received)
+        self.assertEqual(one("fathom_generated_tokens_total"), received)
+        self.assertEqual(one("fathom_prompt_tokens_total"), prompt_tokens)
+        self.assertEqual(one("fathom_request_prompt_tokens_sum"), prompt_tokens)
+        self.assertEqual(one("fathom_prefix_queried_tokens_total"), prompt_tokens)
+        self.assertEqual(one("fathom_inter_token_latency_seconds_count"), received - asked)
+        self.assertEqual(one("fathom_request_choices_count"), 40)
+        by_status = {(dict(labels)["route"], dict(labels)["status"]): v
+                     for labels, v in metrics["fathom_http_responses_total"].items()}
+        self.assertEqual((by_status[CHAT, "2xx"], by_status[CHAT, "4xx"]), (40, 1))
+
+    def check(self, metrics):
+        """What holds at every moment."""
+        for own, alias in self.ALIASES.items():
+            names = [name for name in metrics if re.fullmatch(rf"fathom_{own}(_bucket|_sum|_count)?", name)]
+            self.assertTrue(names, own)
+            for name in names:
+                other = f"vllm:{alias}" + name[len(f"fathom_{own}"):]
+                self.assertEqual(metrics.get(other), metrics[name], other)
+
+        def total(name):
+            return sum(metrics[f"fathom_{name}"].values())
+        for whole, parts in (("request_e2e_seconds", ("request_queue_seconds", "request_inference_seconds")),
+                             ("request_inference_seconds", ("request_prefill_seconds", "request_decode_seconds")),
+                             ("time_to_first_token_seconds", ("request_queue_seconds", "request_prefill_seconds"))):
+            self.assertAlmostEqual(total(whole + "_sum"), sum(total(part + "_sum") for part in parts), places=6, msg=whole)
+            for part in parts:
+                self.assertEqual(total(part + "_count"), total(whole + "_count"))
+        self.assertEqual(total("prompt_tokens_by_source_total"), total("prompt_tokens_total"))
+        self.assertEqual(total("requests_waiting_by_reason"), total("requests_waiting"))
+        self.assertEqual((total("rows_per_step_count"), total("rows_per_step_sum")),
+                         (total("steps_total"), total("step_rows_total")))
+        self.assertLessEqual(total("prefix_hit_tokens_total"), total("prefix_queried_tokens_total"))
+        self.assertLessEqual(total("requests_running"), 4)
+        self.assertLessEqual(total("kv_pages_in_use"), total("kv_pages"))
+        for name, series in metrics.items():  # histograms grow with their bounds, up to their count
+            if name.endswith("_bucket"):
+                by_labels = {}
+                for labels, value in series.items():
+                    bound = float(dict(labels)["le"])
+                    by_labels.setdefault(frozenset(l for l in labels if l[0] != "le"), []).append((bound, value))
+                for labels, buckets in by_labels.items():
+                    counts = [count for _, count in sorted(buckets)]
+                    self.assertEqual(counts, sorted(counts), name)
+                    self.assertEqual(counts[-1], metrics[name[:-len("_bucket")] + "_count"][labels], name)
+
+
+unittest.main(verbosity=2)

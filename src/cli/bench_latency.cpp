@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,18 +15,22 @@
 #include <utility>
 #include <vector>
 
+#include "cli/batch_run.h"
 #include "cli/bundled_model.h"
 #include "cli/engine_flags.h"
 #include "cli/load_flags.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/run_folder.h"
 #include "cli/usage.h"
-#include "core/rng.h"
 #include "engine/engine.h"
 #include "machine/ceilings.h"
 #include "machine/gpu_ceilings.h"
 #include "measure/statistics.h"
 #include "model/config.h"
+#include "profile/activity.h"
+#include "profile/step_table.h"
+#include "profile/timeline.h"
 
 namespace fathom::cli {
 namespace {
@@ -40,8 +43,23 @@ struct LatencyFlags {
   std::vector<int64_t> batches = {1};
   int64_t input_len = 512, output_len = 64, iterations = 5, warmup = 1;
   uint64_t seed = 1;
+  std::string profile;  // a folder, or kNoFolder; empty: none
   EngineFlags engine;
   OutputFlags outputs;
+
+  BatchShape shape(int64_t batch) const {
+    return {.batch = batch, .input_len = input_len, .output_len = output_len};
+  }
+};
+
+constexpr const char* kNoFolder = "true";  // what CLI11 stores for a flag without a value
+
+// A run that is in none of the times.
+struct ProfiledBatch {
+  profile::BatchSteps steps;
+  BatchRun run;
+  std::string trace;  // a file
+  std::vector<std::string> notes;
 };
 
 // One batch size, over the runs that count.
@@ -51,6 +69,7 @@ struct BatchLatency {
   std::vector<double> tpot_s;  // of a step in which every sequence of the batch gets a token
   double prefill_flops = 0;    // of the batch: dense layers, its own experts, a row of logits a prompt
   double step_bytes    = 0;    // weights and keys and values that a step touches, with even routing
+  std::optional<ProfiledBatch> profiled;
 };
 
 struct Latency {
@@ -75,8 +94,8 @@ double prefill_flops(const model::Config& c, int64_t tokens) {
 }
 
 // What a step for `batch` sequences of `context` tokens reads: every weight but those of experts, the experts
-// that some token is expected to go to where all are as likely, and keys and values in `kv_bytes`.
-double step_bytes(const model::Config& c, int64_t batch, int64_t context, int64_t kv_bytes) {
+// that some token is expected to go to where all are as likely, and keys and values of `kv_bytes` a number.
+double step_bytes(const model::Config& c, int64_t batch, int64_t context, double kv_bytes) {
   const auto f       = model::footprint(c);
   const auto L       = static_cast<double>(c.num_hidden_layers);
   const auto E       = static_cast<double>(c.num_local_experts);
@@ -84,68 +103,17 @@ double step_bytes(const model::Config& c, int64_t batch, int64_t context, int64_
   const double one   = static_cast<double>(f.expert_bytes) * L;
   const double hit   = E * (1 - std::pow(1 - chosen / E, static_cast<double>(batch)));
   const double dense = static_cast<double>(f.bytes_read_by_token) - chosen * one;
-  const double kv    = static_cast<double>(f.kv_bytes_per_token * context + f.kv_window_bytes) *
-                    static_cast<double>(kv_bytes) / 2;
+  const double kv    = static_cast<double>(f.kv_bytes_per_token * context + f.kv_window_bytes) * kv_bytes / 2;
   return dense + hit * one + static_cast<double>(batch) * kv;
 }
 
-struct Run {
-  double ttft_s = 0, tpot_s = 0;
-};
-
-// Tokens at random: a fixed or repeated one would visit the same experts again and again. The answers are
-// drawn from the model's distribution, for the same reason.
-Run run_batch(engine::Engine& engine, const LatencyFlags& flags, int64_t batch, uint64_t seed) {
-  const auto B = static_cast<size_t>(batch);
-  std::vector<std::vector<TimePoint>> times(B);  // of each sequence's tokens
-  std::promise<std::string> all_ended;
-  size_t ended = 0;
-  std::vector<engine::Request> requests(B);
-  for (size_t b = 0; b < B; ++b) {
-    engine::Request& request = requests[b];
-    request.prompt.resize(static_cast<size_t>(flags.input_len));
-    fill_integers(request.prompt.data(), flags.input_len, seed * 1000003 + b, 0,
-                  engine.checkpoint().config.vocab_size);
-    request.max_tokens    = flags.output_len + 1;
-    request.sampling.seed = seed + b;
-  }
-  const TimePoint start = std::chrono::steady_clock::now();
-  std::string error;
-  for (size_t b = 0; b < B; ++b) {
-    const auto taken = engine.submit(std::move(requests[b]), [&, b](const engine::Progress& progress) {
-      times[b].insert(times[b].end(), progress.tokens.size(), std::chrono::steady_clock::now());
-      if (!progress.finish) return;
-      if (!progress.error.empty()) error = progress.error;
-      if (++ended == B) all_ended.set_value(error);
-    });
-    if (const auto* refusal = std::get_if<engine::Refusal>(&taken)) throw UsageError(refusal->message);
-  }
-  if (const std::string failed = all_ended.get_future().get(); !failed.empty()) throw UsageError(failed);
-
-  // A step in which all have begun and none has ended yields a token for each of them; the one that began
-  // last counts the steps.
-  const auto last_begun = std::max_element(
-      times.begin(), times.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
-  TimePoint first_end = last_begun->back();
-  for (const auto& its : times) first_end = std::min(first_end, its.back());
-  const auto seconds = [](TimePoint from, TimePoint to) {
-    return std::chrono::duration<double>(to - from).count();
-  };
-  Run run{.ttft_s = seconds(start, last_begun->front())};
-  if (flags.output_len == 0) return run;
-  auto last = last_begun->begin();
-  while (last + 1 != last_begun->end() && *(last + 1) <= first_end) ++last;
-  const auto steps = static_cast<double>(last - last_begun->begin());
-  if (steps < 1)
-    throw UsageError(fmt::format(
-        "of {} sequences, the first ended before the last began: give more than --output-len {}, or less of "
-        "--batch-size",
-        batch, flags.output_len));
-  run.tpot_s = seconds(last_begun->front(), *last) / steps;
-  return run;
+// Of a number in the cache, its share of a scale included.
+double kv_bytes_of(const engine::EngineConfig& config) {
+  if (config.kv_dtype == engine::EngineConfig::KvDtype::fp8) return 17.0 / 16;
+  return config.gpu ? 2 : 4;
 }
 
-Latency measure_latency(const LatencyFlags& flags) {
+std::unique_ptr<engine::Engine> open_engine(const LatencyFlags& flags, ProgressDisplay& display) {
   const std::string folder = model_folder(flags.model).string();
   auto config              = flags.engine.chosen();
   config.max_context       = flags.input_len + flags.output_len + 1;
@@ -155,13 +123,18 @@ Latency measure_latency(const LatencyFlags& flags) {
   if (!config.gpu) config.kv_tokens = std::max(config.kv_tokens, tokens);
   config.max_queued_requests = config.max_sequences;
   config.max_queued_tokens   = tokens;
+  config.loading             = loading_on(display, folder);
+  return value_or_usage_error(engine::Engine::open(folder, config));
+}
+
+Latency measure_latency(const LatencyFlags& flags) {
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  config.loading            = loading_on(display, folder);
-  const auto engine         = value_or_usage_error(engine::Engine::open(folder, config));
+  const auto engine         = open_engine(flags, display);
+  const bool gpu            = engine->config().gpu;
   const model::Config model = engine->checkpoint().config;
 
   Latency seen{.where = engine->where()};
-  if (config.gpu) {
+  if (gpu) {
     try {
       const auto& known = machine::gpu_ceilings(machine::Refresh::never);
       seen.read_bytes_per_s =
@@ -178,20 +151,61 @@ Latency measure_latency(const LatencyFlags& flags) {
     BatchLatency& now = seen.batches.emplace_back();
     now.batch         = batch;
     now.prefill_flops = static_cast<double>(batch) * prefill_flops(model, flags.input_len);
-    now.step_bytes    = step_bytes(model, batch, flags.input_len + flags.output_len / 2, config.gpu ? 2 : 4);
+    now.step_bytes =
+        step_bytes(model, batch, flags.input_len + flags.output_len / 2, kv_bytes_of(engine->config()));
     for (int64_t i = -flags.warmup; i < flags.iterations; ++i) {
       display.show({.experiment = fmt::format("batch of {}", batch),
                     .phase      = i < 0 ? "warm up" : "measure",
                     .done       = static_cast<int>(i + flags.warmup),
                     .total      = static_cast<int>(flags.iterations + flags.warmup)});
-      const Run run = run_batch(*engine, flags, batch, flags.seed + static_cast<uint64_t>(i));
+      const BatchRun run = run_batch(*engine, flags.shape(batch), flags.seed + static_cast<uint64_t>(i));
       if (i < 0) continue;
-      now.ttft_s.push_back(run.ttft_s);
-      if (flags.output_len > 0) now.tpot_s.push_back(run.tpot_s);
+      now.ttft_s.push_back(run.ttft_s());
+      if (flags.output_len > 0) now.tpot_s.push_back(run.tpot_s());
     }
   }
   display.clear();
   return seen;
+}
+
+// One more run of each batch, by an engine of its own: what watches GPUs makes launches slower for as long as
+// the process lives, so it comes last, and sees the kernels of graphs only if they are made after it came. An
+// error where nothing can be watched.
+Status profile_latency(const LatencyFlags& flags, Latency& seen) {
+  const auto watch = profile::ActivityWatch::open();
+  if (!watch) return watch.error();
+  const std::string folder =
+      flags.profile == kNoFolder ? make_run_folder("artifacts", utc_now(), "bench_latency") : flags.profile;
+  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
+  const auto engine = open_engine(flags, display);
+  for (BatchLatency& now : seen.batches) {
+    display.show({.experiment = fmt::format("batch of {}", now.batch),
+                  .phase      = "profile",
+                  .done       = static_cast<int>(&now - seen.batches.data()),
+                  .total      = static_cast<int>(seen.batches.size())});
+    const BatchShape shape = flags.shape(now.batch);
+    run_batch(*engine, shape, flags.seed - 1);  // makes the graphs that are not there yet
+    ProfiledBatch& profiled = now.profiled.emplace();
+    TimePoint called;
+    const profile::Activity activity = (*watch)->watch([&] {
+      called       = std::chrono::steady_clock::now();
+      profiled.run = run_batch(*engine, shape, flags.seed);
+    });
+    const auto at                    = [&](TimePoint time) {
+      return activity.start_ns + std::chrono::nanoseconds(time - called).count();
+    };
+    profiled.steps =
+        profile::batch_steps(activity, at(profiled.run.start), at(profiled.run.begun), at(profiled.run.last));
+    profiled.notes = activity.notes;
+    if (profiled.steps.decode.steps != profiled.run.steps)
+      profiled.notes.push_back(fmt::format(
+          "{} steps of decoding were seen on the GPU, in which the host counted {} tokens of a sequence",
+          profiled.steps.decode.steps, profiled.run.steps));
+    profiled.trace = fmt::format("{}/trace_batch={}.json", folder, now.batch);
+    profile::timeline(activity, fmt::format("{} prompts of {} tokens", now.batch, flags.input_len))
+        .write(profiled.trace);
+  }
+  return Ok{};
 }
 
 struct Summary {
@@ -219,7 +233,8 @@ json to_json(const LatencyFlags& flags, const Latency& seen) {
                            {"tpot_ms", nullptr},
                            {"decode_tokens_per_s", nullptr},
                            {"decode_bytes_per_s", nullptr},
-                           {"decode_share_of_read_bandwidth", nullptr}};
+                           {"decode_share_of_read_bandwidth", nullptr},
+                           {"profile", nullptr}};
     if (seen.peak_flops) out["prefill_share_of_peak"] = flops / *seen.peak_flops;
     if (!now.tpot_s.empty()) {
       const Summary tpot         = summary(now.tpot_s);
@@ -229,6 +244,11 @@ json to_json(const LatencyFlags& flags, const Latency& seen) {
       out["decode_bytes_per_s"]  = rate;
       if (seen.read_bytes_per_s) out["decode_share_of_read_bandwidth"] = rate / *seen.read_bytes_per_s;
     }
+    if (now.profiled)
+      out["profile"] = {{"prefill", profile::to_json(now.profiled->steps.prefill)},
+                        {"decode", profile::to_json(now.profiled->steps.decode)},
+                        {"trace", now.profiled->trace},
+                        {"notes", now.profiled->notes}};
     batches.push_back(std::move(out));
   }
   return {
@@ -269,18 +289,45 @@ Table to_table(const LatencyFlags& flags, const Latency& seen) {
   return table;
 }
 
+void print_steps(const std::string& what, const profile::StepTable& steps, double with_s, double without_s) {
+  if (steps.steps == 0) return;
+  fmt::print("\n{}: {:.2f} ms with the profiler attached, {:.2f} ms without\n", what, with_s * 1e3,
+             without_s * 1e3);
+  const auto cells = profile::cells(steps);
+  Table table{.columns = {}, .rows = {cells.begin() + 1, cells.end()}};
+  for (const std::string& name : cells.front()) table.columns.push_back({name, !table.columns.empty()});
+  fmt::print("{}", to_text(table));
+}
+
+void print_profiles(const LatencyFlags& flags, const Latency& seen) {
+  for (const BatchLatency& now : seen.batches) {
+    if (!now.profiled) return;
+    const ProfiledBatch& profiled = *now.profiled;
+    print_steps(fmt::format("prefill of {} x {}", now.batch, flags.input_len), profiled.steps.prefill,
+                profiled.run.ttft_s(), measure::median(now.ttft_s));
+    if (!now.tpot_s.empty())
+      print_steps(
+          fmt::format("one step of decoding {}, the mean of {}", now.batch, profiled.steps.decode.steps),
+          profiled.steps.decode, profiled.run.tpot_s(), measure::median(now.tpot_s));
+    for (const std::string& note : profiled.notes) fmt::print("{}\n", note);
+  }
+  fmt::print(
+      "\nWhere a kernel began before the one before it had ended, its time counts from that end: rows add "
+      "up.\n");
+}
+
 void print(const LatencyFlags& flags, const Latency& seen) {
   fmt::print("{} on {}, {} runs each\n{}", model_folder(flags.model).string(), seen.where, flags.iterations,
              to_text(to_table(flags, seen)));
   if (seen.read_bytes_per_s)
     fmt::print(
-        "limits: prefill {:.4g} Gflop/s, decode the {:.4g} GB/s read from memory that doctor measured; a "
-        "step "
-        "of {} touches {:.4g} MB\n",
+        "limits: prefill {:.4g} Gflop/s, decode the {:.4g} GB/s read from memory that doctor measured; "
+        "a step of {} touches {:.4g} MB\n",
         seen.peak_flops.value_or(0) * 1e-9, *seen.read_bytes_per_s * 1e-9, seen.batches.front().batch,
         seen.batches.front().step_bytes * 1e-6);
   else
     fmt::print("limits unknown: `fathom doctor` measures this machine\n");
+  print_profiles(flags, seen);
 }
 
 }  // namespace
@@ -304,13 +351,24 @@ void add_bench_latency(CLI::App& bench, int& exit_code) {
   number("--num-iters", flags->iterations, "Runs that count", 1);
   number("--num-iters-warmup", flags->warmup, "Runs before them", 0);
   latency.add_option("--seed", flags->seed, "Of the tokens")->capture_default_str();
+  latency.add_flag(
+      "--profile", flags->profile,
+      "Look at one more run on the GPU in an untimed pass: the kernels of a step, and a trace into "
+      "artifacts/ or DIR with --profile=DIR");
   add_engine_flags(latency, flags->engine);
   add_output_flags(latency, flags->outputs);
   latency.callback([flags, &exit_code] {
-    const Latency seen = measure_latency(*flags);
-    const auto table   = [&] { return to_table(*flags, seen); };
+    const bool profile = !flags->profile.empty();
+    if (profile && !flags->engine.chosen().gpu)
+      throw UsageError("--profile looks at kernels on a GPU: give --device cuda");
+    Latency seen          = measure_latency(*flags);
+    const Status profiled = profile ? profile_latency(*flags, seen) : Ok{};
+    const auto table      = [&] { return to_table(*flags, seen); };
     if (!write_outputs(flags->outputs, {[&] { return to_json(*flags, seen); }, table, table}))
       print(*flags, seen);
+    if (!profiled) throw UsageError("no profile: " + profiled.error().message);
+    for (const BatchLatency& now : seen.batches)
+      if (now.profiled) fmt::print(stderr, "trace: {}\n", now.profiled->trace);
     exit_code = 0;
   });
 }

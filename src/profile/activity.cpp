@@ -202,30 +202,6 @@ class Subscription {
   CUpti_SubscriberHandle handle_ = nullptr;
 };
 
-// The kinds of records that are on, until the end of the scope.
-class Recording {
- public:
-  explicit Recording(const Cupti& cupti) : cupti_(cupti) {}
-  Recording(const Recording&) = delete;
-  ~Recording() { stop(); }
-
-  CUptiResult enable(CUpti_ActivityKind kind) {
-    const CUptiResult why = cupti_.cuptiActivityEnable(kind);
-    if (why == CUPTI_SUCCESS) enabled_.push_back(kind);
-    return why;
-  }
-  void stop() {
-    for (const CUpti_ActivityKind kind : enabled_) (void)cupti_.cuptiActivityDisable(kind);
-    // Forced: also what is incomplete, or it would turn up in the next recording.
-    if (!enabled_.empty()) (void)cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    enabled_.clear();
-  }
-
- private:
-  const Cupti& cupti_;
-  std::vector<CUpti_ActivityKind> enabled_;
-};
-
 int64_t now(const Cupti& cupti) {
   uint64_t ns = 0;
   (void)cupti.cuptiGetTimestamp(&ns);
@@ -263,9 +239,81 @@ void complete(Activity& activity) {
                     activity.kernels.size()));
 }
 
+class CuptiWatch final : public ActivityWatch {
+ public:
+  explicit CuptiWatch(const Cupti& cupti) : cupti_(cupti), subscription_(cupti) {}
+  ~CuptiWatch() override {
+    for (const CUpti_ActivityKind kind : enabled_) (void)cupti_.cuptiActivityDisable(kind);
+    flush();
+  }
+
+  Status start() {
+    if (auto taken = subscription_.take(); !taken) return taken;
+    (void)cupti_.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+    if (const CUptiResult why = cupti_.cuptiActivityRegisterCallbacks(Collector::give, Collector::take_back);
+        why != CUPTI_SUCCESS)
+      return cupti_.refused("ActivityRegisterCallbacks", why);
+    for (const CUpti_ActivityKind kind : kKinds) {
+      const CUptiResult why = cupti_.cuptiActivityEnable(kind);
+      if (why == CUPTI_SUCCESS) {
+        enabled_.push_back(kind);
+        continue;
+      }
+      const Error refused = cupti_.refused("ActivityEnable", why);
+      if (kind == kKinds[0]) return refused;
+      notes_.push_back(refused.message);
+    }
+    return Ok{};
+  }
+
+  Activity watch(const std::function<void()>& call) override {
+    FATHOM_CUDA(cudaDeviceSynchronize());  // what was launched before is not part of the call
+    flush();
+    (void)dropped();
+    Collector::get().start(cupti_);
+    const int64_t start_ns = now(cupti_);
+    call();
+    FATHOM_CUDA(cudaDeviceSynchronize());
+    const int64_t end_ns = now(cupti_);
+    flush();
+
+    int64_t lost      = 0;
+    Activity activity = Collector::get().take(lost);
+    activity.start_ns = start_ns;
+    activity.end_ns   = end_ns;
+    activity.notes    = notes_;
+    if (const int64_t all = dropped() + lost; all > 0)
+      activity.notes.push_back(
+          fmt::format("{} records were dropped for want of memory: times and counts are too low", all));
+    complete(activity);
+    if (activity.kernels.empty() && activity.copies.empty())
+      activity.notes.push_back(
+          "no kernel and no copy was seen: the call did nothing on a GPU, or launched a graph "
+          "that was instantiated before the profiler came");
+    return activity;
+  }
+
+ private:
+  // Forced: also what is incomplete, or it would turn up in the next recording.
+  void flush() {
+    if (!enabled_.empty()) (void)cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  }
+  // Records, since the last time it was asked.
+  int64_t dropped() {
+    size_t count = 0;
+    (void)cupti_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &count);
+    return static_cast<int64_t>(count);
+  }
+
+  const Cupti& cupti_;
+  Subscription subscription_;
+  std::vector<CUpti_ActivityKind> enabled_;
+  std::vector<std::string> notes_;
+};
+
 }  // namespace
 
-Result<Activity> watch_activity(const std::function<void()>& call) {
+Result<std::unique_ptr<ActivityWatch>> ActivityWatch::open() {
   if (const std::string tool = injected_tool(); !tool.empty())
     return Error{
         fmt::format("{} is injected into this process (CUDA_INJECTION64_PATH), and CUPTI serves one "
@@ -274,49 +322,15 @@ Result<Activity> watch_activity(const std::function<void()>& call) {
   if (!cuda_device()) return Error{why_no_cuda_device()};
   const auto opened = Cupti::open();
   if (!opened) return opened.error();
-  const Cupti& cupti = **opened;
-  Subscription subscription(cupti);
-  if (auto taken = subscription.take(); !taken) return taken.error();
+  auto watch = std::make_unique<CuptiWatch>(**opened);
+  if (auto started = watch->start(); !started) return started.error();
+  return std::unique_ptr<ActivityWatch>(std::move(watch));
+}
 
-  (void)cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
-  if (const CUptiResult why = cupti.cuptiActivityRegisterCallbacks(Collector::give, Collector::take_back);
-      why != CUPTI_SUCCESS)
-    return cupti.refused("ActivityRegisterCallbacks", why);
-
-  FATHOM_CUDA(cudaDeviceSynchronize());  // what was launched before is not part of the call
-  Collector::get().start(cupti);
-  Recording recording(cupti);
-  std::vector<std::string> notes;
-  for (const CUpti_ActivityKind kind : kKinds) {
-    const CUptiResult why = recording.enable(kind);
-    if (why == CUPTI_SUCCESS) continue;
-    const Error refused = cupti.refused("ActivityEnable", why);
-    if (kind == kKinds[0]) return refused;
-    notes.push_back(refused.message);
-  }
-
-  const int64_t start_ns = now(cupti);
-  call();
-  FATHOM_CUDA(cudaDeviceSynchronize());
-  const int64_t end_ns = now(cupti);
-  recording.stop();
-
-  int64_t lost      = 0;
-  Activity activity = Collector::get().take(lost);
-  activity.start_ns = start_ns;
-  activity.end_ns   = end_ns;
-  activity.notes    = std::move(notes);
-  size_t dropped    = 0;
-  (void)cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped);
-  if (dropped + lost > 0)
-    activity.notes.push_back(fmt::format(
-        "{} records were dropped for want of memory: times and counts are too low", dropped + lost));
-  complete(activity);
-  if (activity.kernels.empty() && activity.copies.empty())
-    activity.notes.push_back(
-        "no kernel and no copy was seen: the call did nothing on a GPU, or launched a graph "
-        "that was instantiated before the profiler came");
-  return activity;
+Result<Activity> watch_activity(const std::function<void()>& call) {
+  const auto watch = ActivityWatch::open();
+  if (!watch) return watch.error();
+  return (*watch)->watch(call);
 }
 
 }  // namespace fathom::profile

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,20 @@ struct Activity {
   std::vector<std::string> notes;  // records that were lost, and the like
 };
 
-// Runs `call` once, waits until the current GPU is idle, and returns what happened in between. An error names
-// who or what forbids it; then `call` was not run. What `call` throws passes through.
+// Records what GPUs do, from when it is opened. CUPTI sees the kernels of a graph only where it was there
+// when the graph was made: whoever launches graphs makes them while this lives.
+class ActivityWatch {
+ public:
+  // One at a time. An error names who or what forbids it.
+  static Result<std::unique_ptr<ActivityWatch>> open();
+  virtual ~ActivityWatch() = default;
+
+  // Runs `call` once, waits until the current GPU is idle, and returns what happened in between. What `call`
+  // throws passes through.
+  virtual Activity watch(const std::function<void()>& call) = 0;
+};
+
+// The same for a single call. After an error `call` was not run.
 Result<Activity> watch_activity(const std::function<void()>& call);
 
 }  // namespace fathom::profile

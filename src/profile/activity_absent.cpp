@@ -2,8 +2,10 @@
 
 namespace fathom::profile {
 
-Result<Activity> watch_activity(const std::function<void()>&) {
+Result<std::unique_ptr<ActivityWatch>> ActivityWatch::open() {
   return Error{"this fathom was built without CUDA (preset cuda has it), so it sees no kernels"};
 }
+
+Result<Activity> watch_activity(const std::function<void()>&) { return ActivityWatch::open().error(); }
 
 }  // namespace fathom::profile

@@ -1,9 +1,11 @@
 // The profiler on a live GPU: kernels that core launches to fill memory, seen and counted. Skips without one.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/cuda.h"
 #include "core/device.h"
 #include "core/expect.h"
 #include "profile/activity.h"
@@ -71,6 +73,32 @@ TEST_F(ProfilerCuda, SeesNothingOfWhatCameBeforeOrAfter) {
                                                     });
   ASSERT_TRUE(one && again);
   EXPECT_EQ(2 * one->kernels.size(), again->kernels.size());
+}
+
+TEST_F(ProfilerCuda, SeesEachKernelOfAGraphThatWasMadeWhileItWatched) {
+  const auto watch = ActivityWatch::open();
+  if (!watch) GTEST_SKIP() << watch.error().message;
+  const Activity direct     = (*watch)->watch([&] { fill(); });
+  const cudaStream_t stream = device_->stream();
+  cudaGraph_t graph         = nullptr;
+  cudaGraphExec_t exec      = nullptr;
+  FATHOM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  fill();
+  fill();
+  FATHOM_CUDA(cudaStreamEndCapture(stream, &graph));
+  FATHOM_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  const Activity replayed = (*watch)->watch([&] {
+    FATHOM_CUDA(cudaGraphLaunch(exec, stream));
+    FATHOM_CUDA(cudaGraphLaunch(exec, stream));
+  });
+  FATHOM_CUDA(cudaGraphExecDestroy(exec));
+  FATHOM_CUDA(cudaGraphDestroy(graph));
+  ASSERT_FALSE(direct.kernels.empty());
+  ASSERT_EQ(replayed.kernels.size(), 4 * direct.kernels.size());
+  for (const lab::KernelRecord& kernel : replayed.kernels) {
+    EXPECT_EQ(kernel.name, direct.kernels.front().name);
+    EXPECT_GT(kernel.end_ns - kernel.start_ns, 10'000);
+  }
 }
 
 TEST_F(ProfilerCuda, CountsTheBytesThatAFillWrites) {

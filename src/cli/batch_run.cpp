@@ -1,0 +1,74 @@
+#include "cli/batch_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/usage.h"
+#include "core/rng.h"
+
+namespace fathom::cli {
+namespace {
+
+using engine::TimePoint;
+
+double seconds(TimePoint from, TimePoint to) { return std::chrono::duration<double>(to - from).count(); }
+
+}  // namespace
+
+double BatchRun::ttft_s() const { return seconds(start, begun); }
+double BatchRun::tpot_s() const { return seconds(begun, last) / static_cast<double>(steps); }
+
+BatchRun run_batch(engine::Engine& engine, const BatchShape& shape, uint64_t seed) {
+  const auto B = static_cast<size_t>(shape.batch);
+  std::vector<std::vector<TimePoint>> times(B);  // of each sequence's tokens
+  std::promise<std::string> all_ended;
+  size_t ended = 0;
+  std::vector<engine::Request> requests(B);
+  for (size_t b = 0; b < B; ++b) {
+    engine::Request& request = requests[b];
+    request.prompt.resize(static_cast<size_t>(shape.input_len));
+    fill_integers(request.prompt.data(), shape.input_len, seed * 1000003 + b, 0,
+                  engine.checkpoint().config.vocab_size);
+    request.max_tokens    = shape.output_len + 1;
+    request.sampling.seed = seed + b;
+  }
+  BatchRun run{.start = std::chrono::steady_clock::now()};
+  std::string error;
+  for (size_t b = 0; b < B; ++b) {
+    const auto taken = engine.submit(std::move(requests[b]), [&, b](const engine::Progress& progress) {
+      times[b].insert(times[b].end(), progress.tokens.size(), std::chrono::steady_clock::now());
+      if (!progress.finish) return;
+      if (!progress.error.empty()) error = progress.error;
+      if (++ended == B) all_ended.set_value(error);
+    });
+    if (const auto* refusal = std::get_if<engine::Refusal>(&taken)) throw UsageError(refusal->message);
+  }
+  if (const std::string failed = all_ended.get_future().get(); !failed.empty()) throw UsageError(failed);
+
+  // A step in which all have begun and none has ended yields a token for each of them; the one that began
+  // last counts the steps.
+  const auto last_begun = std::max_element(
+      times.begin(), times.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
+  TimePoint first_end = last_begun->back();
+  for (const auto& its : times) first_end = std::min(first_end, its.back());
+  auto last = last_begun->begin();
+  while (last + 1 != last_begun->end() && *(last + 1) <= first_end) ++last;
+  run.begun = last_begun->front();
+  run.last  = *last;
+  run.steps = last - last_begun->begin();
+  if (run.steps < 1 && shape.output_len > 0)
+    throw UsageError(fmt::format(
+        "of {} sequences, the first ended before the last began: give more than --output-len {}, or less of "
+        "--batch-size",
+        shape.batch, shape.output_len));
+  return run;
+}
+
+}  // namespace fathom::cli

@@ -116,6 +116,7 @@ void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, St
 
 template <bool kDependent>
 void launch_chain(const Chain& p, StreamRef stream) {
+  if (p.width == 0) return;
   const int width = static_cast<int>(p.width);
   const float* x  = p.x.data();
   for (int64_t l = 0; l < p.w.extent(0); ++l) {

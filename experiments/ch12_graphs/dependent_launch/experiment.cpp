@@ -3,6 +3,7 @@
 // dependent launch lets overlap. What does each save, and what both?
 #include "lab/experiment.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,16 +11,22 @@
 
 namespace fathom::lab::dependent_launch {
 
+namespace {
+
+Uniform uniform_up_to(double most) { return {-most, most}; }
+
+}  // namespace
+
 // W y is then about 0.6 times as large as y: of layers that make x larger, but not soon.
 Chain::Chain(const Point& at, Arena& arena)
     : width(at["width"]),
       x(arena.input<float>({width}, Normal{})),
       norm(arena.input<float>({kLayers, width}, Uniform{0.5, 1.5})),
-      w(arena.input<bf16>({kLayers, width, width}, Uniform{-1 / std::sqrt(static_cast<double>(width)),
-                                                           1 / std::sqrt(static_cast<double>(width))})),
+      w(arena.input<bf16>({kLayers, width, width},
+                          uniform_up_to(1 / std::sqrt(std::max(1.0, static_cast<double>(width)))))),
       out(arena.output<float>({width})),
       y(arena.workspace<float>({width})) {
-  FATHOM_EXPECT(width > 0 && width % kMultiple == 0 && width <= kWidest,
+  FATHOM_EXPECT(width >= 0 && width % kMultiple == 0 && width <= kWidest,
                 "the kernels are for widths up to 2048, multiples of 8");
 }
 
@@ -66,7 +73,7 @@ const Experiment<Chain> chain{
     .limit = Limit::memory,
     // 2048: 8.4 MB of weights a layer, about 2 us of DRAM. 768: 1.2 MB, all of them in L2.
     .axes     = {{"width", {2048, 768}}},
-    .check_at = {{"width", {8, 24, 248, 256, 264, 1024, 2048}}},
+    .check_at = {{"width", {0, 8, 24, 248, 256, 264, 1024, 2048}}},
     .variants =
         {
             {.id         = "launched",

@@ -275,6 +275,7 @@ TEST_F(Engines, AnswerTheSameWhateverIsOn) {
   const auto& small = stats["small pieces"].steps_by_rows;  // of 7 rows at most
   EXPECT_GT(small[1], 0);
   EXPECT_EQ(small[0] + small[1], stats["small pieces"].steps);
+  EXPECT_GT(stats["one at a time"].steps_by_rows[0], 0) << "of one row";
   for (const auto& [name, counted] : stats) {
     const auto& by_rows = counted.steps_by_rows;
     EXPECT_EQ(std::accumulate(by_rows.begin(), by_rows.end(), int64_t{0}), counted.steps) << name;

@@ -103,6 +103,28 @@ TEST_F(GpuSteps, DecodingRowsAreThereOnceAndTheRestIsPadding) {
   }
 }
 
+TEST_F(GpuSteps, WhereAllRowsAreTilesThoseOfDecodingHaveOneRowAndPaddingNone) {
+  StepPlan plan;
+  for (int s = 0; s < 5; ++s)
+    plan.entries.push_back({.sequence = &sequence(70), .first = 69, .rows = 1, .samples = true});
+  const auto d = described(plan, passes_of(plan, kSingle, 512)[0],
+                           {.single_rows = kSingle, .max_context = 4096, .tiles_only = true});
+  ASSERT_EQ(d.shape.rows, 8);
+  ASSERT_EQ(d.shape.tiles, 8);
+  EXPECT_FALSE(d.shape.has_prompts());
+  for (int32_t t = 0; t < 8; ++t) {
+    const kernels::PromptTile& tile = d.input->tiles(t);
+    EXPECT_EQ(tile.rows, t < 5 ? 1 : 0);
+    if (t < 5) {
+      EXPECT_EQ(tile.row, t);
+      EXPECT_EQ(tile.sequence, t);
+    }
+  }
+  const auto batch = d.input->batch(d.shape, {});
+  EXPECT_EQ(batch.single_rows, 0) << "no row is attended to twice";
+  EXPECT_EQ(batch.tiles.extent(0), 8);
+}
+
 TEST_F(GpuSteps, ShapesOfDecodingDependOnRowsAndReachAlone) {
   StepPlan plan;
   for (int s = 0; s < 3; ++s)

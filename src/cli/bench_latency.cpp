@@ -24,6 +24,7 @@
 #include "cli/run_folder.h"
 #include "cli/usage.h"
 #include "engine/engine.h"
+#include "kernels/kv_tiles.h"
 #include "machine/ceilings.h"
 #include "machine/gpu_ceilings.h"
 #include "measure/statistics.h"
@@ -109,7 +110,9 @@ double step_bytes(const model::Config& c, int64_t batch, int64_t context, double
 
 // Of a number in the cache, its share of a scale included.
 double kv_bytes_of(const engine::EngineConfig& config) {
-  if (config.kv_dtype == engine::EngineConfig::KvDtype::fp8) return 17.0 / 16;
+  using kernels::Fp8KvTiles, kernels::KvTiles;
+  if (config.kv_dtype == engine::EngineConfig::KvDtype::fp8)
+    return static_cast<double>(Fp8KvTiles::kPageBytes) / (2 * KvTiles::kElements);
   return config.gpu ? 2 : 4;
 }
 

@@ -5,26 +5,14 @@
 
 #include <functional>
 
-#include "core/dtype.h"
-#include "core/stream.h"
-#include "core/view.h"
-#include "kernels/kv_tiles.h"
-
-namespace fathom {
-class Arena;
-}
-namespace fathom::lab {
-class Checker;
-class Point;
-struct Cost;
-}  // namespace fathom::lab
+#include "experiments/paged_attention.h"
 
 namespace fathom::lab::flash_attention_gpu {
 
-inline constexpr int kHeads = 64, kKvHeads = 8, kGroup = kHeads / kKvHeads;
-inline constexpr int kHeadDim = kernels::kHeadDim, kPage = kernels::kTile;
-inline constexpr float kScale        = 0.125f;  // 1 / sqrt(kHeadDim)
-inline constexpr int64_t kMostScored = 2048;    // tokens, for whom scores_in_memory has memory
+using paged_attention::kGroup, paged_attention::kHeadDim, paged_attention::kHeads, paged_attention::kKvHeads,
+    paged_attention::kPage, paged_attention::kScale;
+
+inline constexpr int64_t kMostScored = 2048;  // tokens, for whom scores_in_memory has memory
 
 struct PromptAttention {
   int64_t window;                    // 0: none

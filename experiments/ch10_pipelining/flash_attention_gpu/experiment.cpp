@@ -3,19 +3,18 @@
 #include "lab/experiment.h"
 
 #include <algorithm>
-#include <optional>
-#include <tuple>
 
 #include "attention.h"
-#include "reference.h"
+#include "experiments/paged_attention_problem.h"
 
 namespace fathom::lab::flash_attention_gpu {
 namespace {
 
+using paged_attention::pages_for;
+
 constexpr int64_t kTileRows = 64;
 
 int64_t tiles_for(int64_t tokens) { return (tokens + kTileRows - 1) / kTileRows; }
-int64_t pages_for(int64_t tokens) { return (tokens + kPage - 1) / kPage; }
 int64_t scored(int64_t tokens) { return tokens <= kMostScored ? tokens : 0; }
 
 Generate positions_in_order() {
@@ -61,15 +60,10 @@ Cost PromptAttention::cost() const {
 }
 
 void PromptAttention::check(Checker& checker) const {
-  std::optional<RowReference> row;
-  int64_t row_t = -1, row_h = -1;
-  checker.values("out", out, [&](int64_t t, int64_t h, int64_t d) {
-    if (std::tie(row_t, row_h) != std::tie(t, h)) {
-      const int64_t first = window > 0 ? std::max<int64_t>(0, t - window + 1) : 0;
-      row.emplace(&q(t, h, 0), PagedHead{kv(), pages.data(), h / kGroup}, kScale, sinks(h), first, t);
-      row_t = t, row_h = h;
-    }
-    return row->at(d);
+  paged_attention::check_rows(checker, out, [&](int64_t t, int64_t h) {
+    const int64_t first = window > 0 ? std::max<int64_t>(0, t - window + 1) : 0;
+    return paged_attention::RowReference(&q(t, h, 0), {kv(), pages.data(), h / kGroup}, kScale, sinks(h),
+                                         first, t);
   });
 }
 

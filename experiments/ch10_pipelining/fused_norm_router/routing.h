@@ -8,15 +8,7 @@
 #include "core/dtype.h"
 #include "core/stream.h"
 #include "core/view.h"
-
-namespace fathom {
-class Arena;
-}
-namespace fathom::lab {
-class Checker;
-class Point;
-struct Cost;
-}  // namespace fathom::lab
+#include "lab/forward.h"
 
 namespace fathom::lab::fused_norm_router {
 

@@ -12,15 +12,7 @@
 #include "core/stream.h"
 #include "core/view.h"
 #include "experiments/ch15_moe_inference/mxfp4_layers.h"
-
-namespace fathom {
-class Arena;
-}
-namespace fathom::lab {
-class Checker;
-class Point;
-struct Cost;
-}  // namespace fathom::lab
+#include "lab/forward.h"
 
 namespace fathom::lab::grouped_experts_gpu {
 

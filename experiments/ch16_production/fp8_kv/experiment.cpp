@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <random>
-#include <tuple>
 #include <vector>
 
-#include "experiments/ch10_pipelining/flash_attention_gpu/reference.h"
+#include "experiments/paged_attention_problem.h"
 #include "pages.h"
 
 namespace fathom::lab::fp8_kv {
@@ -49,51 +47,16 @@ void fill(uint8_t* to, int64_t bytes, uint64_t seed) {
   }
 }
 
-int64_t pages_for(int64_t positions) { return (positions + kPage - 1) / kPage; }
-
-int64_t reach_of(const Pages& p) { return p.window > 0 ? std::min(p.context, p.window) : p.context; }
-
 }  // namespace
 
 Pages::Pages(const Point& at, Arena& arena)
-    : context(at["context"]),
-      window(at["window"]),
-      q(arena.input<bf16>({at["sequences"], kHeads, kHeadDim}, Normal{})),
-      pages(arena.input<int32_t>({at["sequences"], pages_for(context)}, Permutation{})),
-      cache(arena.input<uint8_t>({pages.size() * kKvHeads * kBothBytes}, generate<uint8_t>(fill))),
-      sinks(arena.input<float>({kHeads}, Normal{})),
-      positions(arena.input<int32_t>(
-          {at["sequences"]}, generate<int32_t>([last = context - 1](int32_t* to, int64_t n, uint64_t) {
-            std::fill_n(to, n, static_cast<int32_t>(last));
-          }))),
-      sequence(
-          arena.input<int32_t>({at["sequences"]}, generate<int32_t>([](int32_t* to, int64_t n, uint64_t) {
-                                 for (int32_t s = 0; s < n; ++s) to[s] = s;
-                               }))),
-      out(arena.output<bf16>({at["sequences"], kHeads, kHeadDim})) {}
+    : DecodeRows(at, arena),
+      cache(arena.input<uint8_t>({pages.size() * kKvHeads * kBothBytes}, generate<uint8_t>(fill))) {}
 
 // Of a cache in FP8, for both: the least that must be read.
-Cost Pages::cost() const {
-  const int64_t in_reach = q.extent(0) * reach_of(*this);
-  return {.read    = in_reach * kKvHeads * Fp8KvTiles::kPageBytes / kPage + q.bytes(),
-          .written = out.bytes(),
-          .flops   = 4.0 * static_cast<double>(in_reach) * kHeads * kHeadDim};
-}
+Cost Pages::cost() const { return cost_of_reading(kKvHeads * Fp8KvTiles::kPageBytes / kPage); }
 
-void Pages::check(Checker& checker) const {
-  using flash_attention_gpu::RowReference;
-  std::optional<RowReference> row;
-  int64_t row_s = -1, row_h = -1;
-  checker.values("out", out, [&](int64_t s, int64_t h, int64_t d) {
-    if (std::tie(row_s, row_h) != std::tie(s, h)) {
-      row.emplace(&q(s, h, 0),
-                  flash_attention_gpu::PagedHead{in_bf16(), pages.data() + s * pages.extent(1), h / kGroup},
-                  kScale, sinks(h), context - reach_of(*this), context - 1);
-      row_s = s, row_h = h;
-    }
-    return row->at(d);
-  });
-}
+void Pages::check(Checker& checker) const { check_over(in_bf16(), checker); }
 
 const Experiment<Pages> fp8_kv{
     .question =

@@ -12,9 +12,7 @@
 namespace fathom::lab::fp8_kv {
 
 void fp8_pages(const Pages& p, StreamRef stream) {
-  kernels::attend_few(p.q, p.in_fp8(), p.sinks, kScale, p.window,
-                      {.positions = p.positions, .sequence = p.sequence, .pages = p.pages}, p.context, p.out,
-                      stream);
+  kernels::attend_few(p.q, p.in_fp8(), p.sinks, kScale, p.window, p.rows(), p.context, p.out, stream);
 }
 
 }  // namespace fathom::lab::fp8_kv

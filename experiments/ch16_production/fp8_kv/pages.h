@@ -1,42 +1,19 @@
-// The problem: one decode step of gpt-oss's attention, a row for each of S sequences with the same context:
-// 64 query heads in groups of 8 over a paged cache of 8 key-value heads of 64 numbers, with sinks
-// (kernels/attention.h has the formula, kernels/kv_tiles.h the cache). The cache is there twice, in bf16 and
-// in FP8, with the same numbers: those that FP8 holds, and bf16 holds them exactly. So both variants have one
-// answer.
+// The problem: one decode step of gpt-oss's attention, a row for each of S sequences with the same context.
+// The cache is there twice, in bf16 and in FP8, with the same numbers: those that FP8 holds, and bf16 holds
+// them exactly. So both variants have one answer.
 #pragma once
 
-#include "core/dtype.h"
-#include "core/stream.h"
-#include "core/view.h"
-#include "kernels/kv_tiles.h"
-
-namespace fathom {
-class Arena;
-}
-namespace fathom::lab {
-class Checker;
-class Point;
-struct Cost;
-}  // namespace fathom::lab
+#include "experiments/paged_attention.h"
 
 namespace fathom::lab::fp8_kv {
 
-inline constexpr int kHeads = 64, kKvHeads = 8, kGroup = kHeads / kKvHeads;
-inline constexpr int kHeadDim = kernels::kHeadDim, kPage = kernels::kTile;
-inline constexpr float kScale = 0.125f;  // 1 / sqrt(kHeadDim)
+using paged_attention::kHeadDim, paged_attention::kKvHeads, paged_attention::kPage, paged_attention::kScale;
 
 // Of a page and a key-value head, in bf16.
 inline constexpr int64_t kTileBytes = 2 * kernels::KvTiles::kElements * int64_t{sizeof(bf16)};
 
-struct Pages {
-  int64_t context, window;           // window 0: none
-  View<const bf16, 3> q;             // S x kHeads x kHeadDim
-  View<const int32_t, 2> pages;      // S x pages of a sequence, in any order
-  View<const uint8_t, 1> cache;      // all pages in bf16, then all of them in FP8
-  View<const float, 1> sinks;        // kHeads
-  View<const int32_t, 1> positions;  // S: context - 1 each
-  View<const int32_t, 1> sequence;   // S: row s is sequence s's
-  View<bf16, 3> out;                 // S x kHeads x kHeadDim
+struct Pages : paged_attention::DecodeRows {
+  View<const uint8_t, 1> cache;  // all pages in bf16, then all of them in FP8
 
   Pages(const Point& at, Arena& arena);
   Cost cost() const;

@@ -3,16 +3,14 @@
 #include "lab/experiment.h"
 
 #include <algorithm>
-#include <optional>
-#include <tuple>
 
 #include "attention.h"
-#include "experiments/ch10_pipelining/flash_attention_gpu/reference.h"
+#include "experiments/paged_attention_problem.h"
 
 namespace fathom::lab::decode_attention_gpu {
 namespace {
 
-int64_t pages_for(int64_t positions) { return (positions + kPage - 1) / kPage; }
+using paged_attention::pages_for;
 
 // Into how many pieces split_kv cuts a row: until there are some 8 blocks for each multiprocessor of an H200,
 // or two pages left for each.
@@ -22,52 +20,17 @@ int64_t pieces_for(int64_t sequences, int64_t reach) {
                              std::max<int64_t>(1, pages_for(reach) / 2));
 }
 
-int64_t reach_of(int64_t context, int64_t window) { return window > 0 ? std::min(context, window) : context; }
-
 }  // namespace
 
 DecodeAttention::DecodeAttention(const Point& at, Arena& arena)
-    : context(at["context"]),
-      window(at["window"]),
-      q(arena.input<bf16>({at["sequences"], kHeads, kHeadDim}, Normal{})),
-      tiles(
-          arena.input<bf16>({at["sequences"] * pages_for(context), kKvHeads, 2, kPage, kHeadDim}, Normal{})),
-      pages(arena.input<int32_t>({at["sequences"], pages_for(context)}, Permutation{})),
-      sinks(arena.input<float>({kHeads}, Normal{})),
-      positions(arena.input<int32_t>(
-          {at["sequences"]}, generate<int32_t>([last = context - 1](int32_t* to, int64_t n, uint64_t) {
-            std::fill_n(to, n, static_cast<int32_t>(last));
-          }))),
-      sequence(
-          arena.input<int32_t>({at["sequences"]}, generate<int32_t>([](int32_t* to, int64_t n, uint64_t) {
-                                 for (int32_t s = 0; s < n; ++s) to[s] = s;
-                               }))),
-      out(arena.output<bf16>({at["sequences"], kHeads, kHeadDim})),
-      piece_out(arena.workspace<float>(
-          {at["sequences"], kHeads, pieces_for(at["sequences"], reach_of(context, window)), kHeadDim})),
-      piece_most_sum(arena.workspace<float>({at["sequences"], kHeads, piece_out.extent(2), 2})) {}
+    : DecodeRows(at, arena),
+      tiles(arena.input<bf16>({pages.size(), kKvHeads, 2, kPage, kHeadDim}, Normal{})),
+      piece_out(arena.workspace<float>({q.extent(0), kHeads, pieces_for(q.extent(0), reach()), kHeadDim})),
+      piece_most_sum(arena.workspace<float>({q.extent(0), kHeads, piece_out.extent(2), 2})) {}
 
-Cost DecodeAttention::cost() const {
-  const int64_t in_reach = q.extent(0) * reach_of(context, window);
-  return {.read    = 4 * in_reach * kKvHeads * kHeadDim + q.bytes(),
-          .written = out.bytes(),
-          .flops   = 4.0 * static_cast<double>(in_reach) * kHeads * kHeadDim};
-}
+Cost DecodeAttention::cost() const { return cost_of_reading(4 * kKvHeads * kHeadDim); }
 
-void DecodeAttention::check(Checker& checker) const {
-  using flash_attention_gpu::RowReference;
-  std::optional<RowReference> row;
-  int64_t row_s = -1, row_h = -1;
-  checker.values("out", out, [&](int64_t s, int64_t h, int64_t d) {
-    if (std::tie(row_s, row_h) != std::tie(s, h)) {
-      row.emplace(&q(s, h, 0),
-                  flash_attention_gpu::PagedHead{kv(), pages.data() + s * pages.extent(1), h / kGroup},
-                  kScale, sinks(h), context - reach_of(context, window), context - 1);
-      row_s = s, row_h = h;
-    }
-    return row->at(d);
-  });
-}
+void DecodeAttention::check(Checker& checker) const { check_over(kv(), checker); }
 
 const Experiment<DecodeAttention> decode_attention{
     .question =

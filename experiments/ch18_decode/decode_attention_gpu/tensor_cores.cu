@@ -12,9 +12,7 @@
 namespace fathom::lab::decode_attention_gpu {
 
 void tensor_cores(const DecodeAttention& p, StreamRef stream) {
-  kernels::attend_few(p.q, p.kv(), p.sinks, kScale, p.window,
-                      {.positions = p.positions, .sequence = p.sequence, .pages = p.pages}, p.context, p.out,
-                      stream);
+  kernels::attend_few(p.q, p.kv(), p.sinks, kScale, p.window, p.rows(), p.context, p.out, stream);
 }
 
 }  // namespace fathom::lab::decode_attention_gpu

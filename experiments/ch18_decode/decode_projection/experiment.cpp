@@ -4,13 +4,8 @@
 #include "lab/experiment.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
-#include <vector>
 
-#include "core/rng.h"
-#include "kernels/packed_weights.h"
 #include "projection.h"
 
 namespace fathom::lab::decode_projection {
@@ -18,58 +13,10 @@ namespace {
 
 using kernels::kTile, kernels::padded;
 
-constexpr int64_t kTileElements = kTile * kTile;
-using Tile                      = std::array<bf16, kTileElements>;
-
 // So many that a call reads some 250 MB, of which L2 holds little, but no more than 8.
 int64_t matrices_of(int64_t outputs, int64_t inputs) {
   return std::clamp<int64_t>((int64_t{256} << 20) / std::max<int64_t>(1, outputs * inputs * 2), 1, 8);
 }
-
-// As kernels/packed_weights.h says: a warp's 16 rows, a step's 16 columns, a lane's 16 bytes. Rows from
-// `rows` on are padding.
-void pack(const Tile& tile, int64_t rows, bf16* out) {
-  for (int64_t i = 0; i < kTileElements; ++i) {
-    const int64_t warp = i / 1024, step = i / 256 % 4, lane = i / 8 % 32, a = i / 2 % 4;
-    const int64_t row    = 16 * warp + lane / 4 + a % 2 * 8;
-    const int64_t column = 16 * step + lane % 4 * 2 + a / 2 * 8 + i % 2;
-    out[i]               = row < rows ? tile[static_cast<size_t>(row * kTile + column)] : bf16(0.0f);
-  }
-}
-
-// The matrices as they are, then packed. Their tiles of 64 x 64 are drawn from a stock of random ones, so
-// that a gigabyte is made in about the time that it takes to write it.
-struct BothLayouts {
-  int64_t matrices, outputs, inputs;
-
-  int64_t of_plain() const { return matrices * outputs * inputs; }
-  int64_t of_packed() const { return matrices * padded(outputs) * inputs; }
-
-  void operator()(bf16* data, int64_t, uint64_t seed) const {
-    constexpr size_t kStock = 256;
-    std::vector<Tile> plain(kStock), packed(kStock);
-    fill_uniform(plain[0].data(), kStock * kTileElements, seed, -1, 1);
-    for (size_t s = 0; s < kStock; ++s) pack(plain[s], kTile, packed[s].data());
-
-    const int64_t across = inputs / kTile, down = padded(outputs) / kTile;
-    bf16* const tiles = data + of_plain();
-    for (int64_t i = 0; i < matrices * down * across; ++i) {
-      const auto at  = static_cast<uint64_t>(i);
-      const size_t s = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 1, 0},
-                              {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[0] %
-                       kStock;
-      const int64_t m = i / (down * across), r = i / across % down, c = i % across;
-      const int64_t rows = std::min(kTile, outputs - r * kTile);
-      for (int64_t row = 0; row < rows; ++row)
-        std::memcpy(data + (m * outputs + r * kTile + row) * inputs + c * kTile,
-                    plain[s].data() + row * kTile, kTile * sizeof(bf16));
-      if (rows == kTile)
-        std::memcpy(tiles + i * kTileElements, packed[s].data(), sizeof(Tile));
-      else
-        pack(plain[s], rows, tiles + i * kTileElements);
-    }
-  }
-};
 
 }  // namespace
 
@@ -82,10 +29,12 @@ Projection::Projection(const Point& at, Arena& arena)
       out(arena.output<float>({matrices, rows, outputs})),
       scratch(arena.workspace<uint8_t>({int64_t{32} << 20})) {
   FATHOM_EXPECT(inputs % kTile == 0, "packed weights have whole tiles of 64 inputs");
-  const BothLayouts layouts{matrices, outputs, inputs};
-  both   = arena.input<bf16>({layouts.of_plain() + layouts.of_packed()}, generate<bf16>(layouts));
-  w      = {both.data(), {matrices, outputs, inputs}};
-  packed = {both.data() + layouts.of_plain(), {matrices, padded(outputs) * inputs}};
+  const Weights of{matrices, outputs, inputs};
+  both = arena.input<bf16>({of.plain() + of.packed()}, generate<bf16>([of](bf16* to, int64_t, uint64_t seed) {
+                             fill_weights(to, of, seed);
+                           }));
+  w    = {both.data(), {matrices, outputs, inputs}};
+  packed = {both.data() + of.plain(), {matrices, padded(outputs) * inputs}};
 }
 
 Cost Projection::cost() const {

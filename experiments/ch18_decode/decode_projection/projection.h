@@ -8,17 +8,18 @@
 #include "core/dtype.h"
 #include "core/stream.h"
 #include "core/view.h"
-
-namespace fathom {
-class Arena;
-}
-namespace fathom::lab {
-class Point;
-struct Cost;
-struct Sum;
-}  // namespace fathom::lab
+#include "kernels/packed_weights.h"
+#include "lab/forward.h"
 
 namespace fathom::lab::decode_projection {
+
+// How many weights there are in either layout.
+struct Weights {
+  int64_t matrices, outputs, inputs;
+
+  int64_t plain() const { return matrices * outputs * inputs; }
+  int64_t packed() const { return matrices * kernels::padded(outputs) * inputs; }
+};
 
 struct Projection {
   int64_t rows, outputs, inputs, matrices;
@@ -35,6 +36,9 @@ struct Projection {
   Cost cost() const;
   Sum expected(int64_t m, int64_t t, int64_t n) const;
 };
+
+// Random ones in memory of the host, as a checkpoint has them, then packed.
+FATHOM_CUDA_LAUNCHER void fill_weights(bf16* to, const Weights& of, uint64_t seed);
 
 FATHOM_CUDA_LAUNCHER void warp_per_output(const Projection& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void packed_product(const Projection& p, StreamRef stream);

@@ -6,15 +6,7 @@
 #include "core/stream.h"
 #include "core/view.h"
 #include "kernels/token_choice.h"
-
-namespace fathom {
-class Arena;
-}
-namespace fathom::lab {
-class Checker;
-class Point;
-struct Cost;
-}  // namespace fathom::lab
+#include "lab/forward.h"
 
 namespace fathom::lab::token_choice {
 

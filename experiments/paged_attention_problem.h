@@ -1,16 +1,17 @@
-// Attention of one row and query head in double, over the cache of kernels/kv_tiles.h, and how far from it
-// the result of a kernel may be. For the experiments of several chapters.
+// What paged_attention.h declares, and the reference: attention of one row and query head in double, and how
+// far from it the result of a kernel may be.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <tuple>
 #include <vector>
 
-#include "core/dtype.h"
-#include "kernels/kv_tiles.h"
-#include "lab/check.h"
+#include "experiments/paged_attention.h"
+#include "lab/experiment.h"
 
-namespace fathom::lab::flash_attention_gpu {
+namespace fathom::lab::paged_attention {
 
 struct PagedHead {
   kernels::KvTiles kv;
@@ -69,4 +70,48 @@ class RowReference {
   std::vector<double> weights_, sizes_;  // sizes: sums of |q k|
 };
 
-}  // namespace fathom::lab::flash_attention_gpu
+// out [T, kHeads, kHeadDim], an element at a time; reference(t, h) is a RowReference.
+template <class Reference>
+void check_rows(Checker& checker, View<bf16, 3> out, const Reference& reference) {
+  std::optional<RowReference> row;  // the last one asked for
+  int64_t row_t = -1, row_h = -1;
+  checker.values("out", out, [&](int64_t t, int64_t h, int64_t d) {
+    if (std::tie(row_t, row_h) != std::tie(t, h)) {
+      row.emplace(reference(t, h));
+      row_t = t, row_h = h;
+    }
+    return row->at(d);
+  });
+}
+
+inline DecodeRows::DecodeRows(const Point& at, Arena& arena)
+    : context(at["context"]),
+      window(at["window"]),
+      q(arena.input<bf16>({at["sequences"], kHeads, kHeadDim}, Normal{})),
+      pages(arena.input<int32_t>({at["sequences"], pages_for(context)}, Permutation{})),
+      sinks(arena.input<float>({kHeads}, Normal{})),
+      positions(arena.input<int32_t>(
+          {at["sequences"]}, generate<int32_t>([last = context - 1](int32_t* to, int64_t n, uint64_t) {
+            std::fill_n(to, n, static_cast<int32_t>(last));
+          }))),
+      sequence(
+          arena.input<int32_t>({at["sequences"]}, generate<int32_t>([](int32_t* to, int64_t n, uint64_t) {
+                                 for (int32_t s = 0; s < n; ++s) to[s] = s;
+                               }))),
+      out(arena.output<bf16>({at["sequences"], kHeads, kHeadDim})) {}
+
+inline Cost DecodeRows::cost_of_reading(int64_t bytes) const {
+  const int64_t in_reach = q.extent(0) * reach();
+  return {.read    = in_reach * bytes + q.bytes(),
+          .written = out.bytes(),
+          .flops   = 4.0 * static_cast<double>(in_reach) * kHeads * kHeadDim};
+}
+
+inline void DecodeRows::check_over(const kernels::KvTiles& kv, Checker& checker) const {
+  check_rows(checker, out, [&](int64_t s, int64_t h) {
+    return RowReference(&q(s, h, 0), {kv, pages.data() + s * pages.extent(1), h / kGroup}, kScale, sinks(h),
+                        context - reach(), context - 1);
+  });
+}
+
+}  // namespace fathom::lab::paged_attention

@@ -39,30 +39,44 @@ BatchRun run_batch(engine::Engine& engine, const BatchShape& shape, uint64_t see
     request.max_tokens    = shape.output_len + 1;
     request.sampling.seed = seed + b;
   }
-  BatchRun run{.start = std::chrono::steady_clock::now()};
+  BatchRun run;
   std::string error;
-  for (size_t b = 0; b < B; ++b) {
-    const auto taken = engine.submit(std::move(requests[b]), [&, b](const engine::Progress& progress) {
-      times[b].insert(times[b].end(), progress.tokens.size(), std::chrono::steady_clock::now());
-      if (!progress.finish) return;
-      if (!progress.error.empty()) error = progress.error;
-      if (++ended == B) all_ended.set_value(error);
-    });
-    if (const auto* refusal = std::get_if<engine::Refusal>(&taken)) throw UsageError(refusal->message);
-  }
+  const auto end = [&](size_t sequences) {
+    ended += sequences;
+    if (ended == B) all_ended.set_value(error);
+  };
+  // All by the engine's thread, from a listener: what that submits is there before the next step is planned.
+  // Submitted from here, the first prompts would begin while the rest are still on their way.
+  const auto submit_all = [&] {
+    run.start = std::chrono::steady_clock::now();
+    for (size_t b = 0; b < B; ++b) {
+      const auto taken = engine.submit(std::move(requests[b]), [&, b](const engine::Progress& progress) {
+        times[b].insert(times[b].end(), progress.tokens.size(), std::chrono::steady_clock::now());
+        if (!progress.error.empty()) error = progress.error;
+        if (progress.finish) end(1);
+      });
+      if (const auto* refusal = std::get_if<engine::Refusal>(&taken)) {
+        error = refusal->message;
+        return end(B - b);
+      }
+    }
+  };
+  const auto forerun = engine.submit({.prompt = {0}, .max_tokens = 1}, [&](const engine::Progress& progress) {
+    if (!progress.finish) return;
+    error = progress.error;
+    error.empty() ? submit_all() : end(B);
+  });
+  if (const auto* refusal = std::get_if<engine::Refusal>(&forerun)) throw UsageError(refusal->message);
   if (const std::string failed = all_ended.get_future().get(); !failed.empty()) throw UsageError(failed);
 
-  // A step in which all have begun and none has ended yields a token for each of them; the one that began
-  // last counts the steps.
+  // From the first token of the one that began last, each step brings all of them one, until the first ends.
   const auto last_begun = std::max_element(
       times.begin(), times.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
-  TimePoint first_end = last_begun->back();
-  for (const auto& its : times) first_end = std::min(first_end, its.back());
-  auto last = last_begun->begin();
-  while (last + 1 != last_begun->end() && *(last + 1) <= first_end) ++last;
   run.begun = last_begun->front();
-  run.last  = *last;
-  run.steps = last - last_begun->begin();
+  run.steps = shape.output_len;
+  for (const auto& its : times)
+    run.steps = std::min(run.steps, its.end() - std::upper_bound(its.begin(), its.end(), run.begun));
+  run.last = (*last_begun)[static_cast<size_t>(run.steps)];
   if (run.steps < 1 && shape.output_len > 0)
     throw UsageError(fmt::format(
         "of {} sequences, the first ended before the last began: give more than --output-len {}, or less of "

@@ -14,7 +14,7 @@ struct BatchShape {
 
 // When it came how far.
 struct BatchRun {
-  engine::TimePoint start;  // the first prompt was submitted
+  engine::TimePoint start;  // the prompts were submitted, all before a step
   engine::TimePoint begun;  // every sequence had its first token
   engine::TimePoint last;   // the last token that all of them were still there for
   int64_t steps = 0;        // from `begun` to `last`, each of which brought every sequence a token

@@ -155,7 +155,6 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
 
 GpuRunner::~GpuRunner() {
   (void)cudaStreamSynchronize(device_.stream());
-  for (const auto& [key, graph] : graphs_) (void)cudaGraphExecDestroy(graph);
   for (Flight& flight : flights_) {
     (void)cudaEventDestroy(flight.begun);
     (void)cudaEventDestroy(flight.ended);
@@ -260,33 +259,22 @@ void GpuRunner::choose(const GpuPassShape& shape, int64_t first_chosen) {
 
 // What compute(shape, 0) does, of a pass without prompts.
 void GpuRunner::replay(const GpuPassShape& shape) {
-  const cudaStream_t stream = device_.stream();
-  if (config_.graphs == Graphs::whole) {
-    FATHOM_CUDA(cudaGraphLaunch(graph({shape.rows, shape.columns}, [&] { compute(shape, 0); }), stream));
-    return;
-  }
+  const StreamRef stream = device_.stream();
+  if (config_.graphs == Graphs::whole) return replay({shape.rows, shape.columns}, [&] { compute(shape, 0); });
   const auto batch = device_input(shape).batch(shape, chosen_.view());
-  FATHOM_CUDA(cudaGraphLaunch(graph({shape.rows, 0}, [&] { model_.enter(batch, kv_, stream); }), stream));
+  replay({shape.rows, 0}, [&] { model_.enter(batch, kv_, stream); });
   for (size_t l = 0; l < model_config_.layers.size(); ++l) {
     model_.attend(l, batch, kv_, stream);
-    FATHOM_CUDA(
-        cudaGraphLaunch(graph({shape.rows, 0, l + 1}, [&] { model_.leave(l, batch, kv_, stream); }), stream));
+    replay({shape.rows, 0, l + 1}, [&] { model_.leave(l, batch, kv_, stream); });
   }
   choose(shape, 0);
 }
 
-cudaGraphExec_t GpuRunner::graph(const GraphKey& key, const std::function<void()>& enqueue) {
-  cudaGraphExec_t& exec = graphs_[key];
-  if (exec) return exec;
-  const cudaStream_t stream = device_.stream();
-  cudaGraph_t captured      = nullptr;
-  FATHOM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  enqueue();
-  FATHOM_CUDA(cudaStreamEndCapture(stream, &captured));
-  const cudaError_t error = cudaGraphInstantiate(&exec, captured, 0);
-  (void)cudaGraphDestroy(captured);
-  FATHOM_CUDA(error);
-  return exec;
+void GpuRunner::replay(const GraphKey& key, const std::function<void()>& enqueue) {
+  const StreamRef stream = device_.stream();
+  auto graph             = graphs_.find(key);
+  if (graph == graphs_.end()) graph = graphs_.emplace(key, CudaGraph(stream, enqueue)).first;
+  graph->second.launch(stream);
 }
 
 std::vector<StepOutput> GpuRunner::collect(const StepPlan& plan) {

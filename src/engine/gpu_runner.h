@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "core/cuda_graph.h"
 #include "core/device_buffer.h"
 #include "core/thread_pool.h"
 #include "engine/config.h"
@@ -68,13 +69,13 @@ class GpuRunner final : public ModelRunner {
   void compute(const GpuPassShape& shape, int64_t first_chosen);
   void choose(const GpuPassShape& shape, int64_t first_chosen);
   void replay(const GpuPassShape& shape);
-  // The graph of that key, which is captured from what `enqueue` enqueues where there is none yet.
   struct GraphKey {
     int64_t rows, columns;                        // columns: 0 where it does not matter
     size_t piece                            = 0;  // of a pass that is replayed in pieces
     auto operator<=>(const GraphKey&) const = default;
   };
-  CUgraphExec_st* graph(const GraphKey& key, const std::function<void()>& enqueue);
+  // Launches the graph of that key, which is captured from what `enqueue` enqueues where there is none yet.
+  void replay(const GraphKey& key, const std::function<void()>& enqueue);
   void choose_on_host(const StepPlan& plan, const Flight& flight, std::vector<StepOutput>& outputs);
   GpuPassInput device_input(const GpuPassShape& shape) const { return {shape, input_.data()}; }
 
@@ -89,7 +90,7 @@ class GpuRunner final : public ModelRunner {
   const model::GpuKvCache kv_;
   DeviceBuffer<std::byte> input_;
   DeviceBuffer<int32_t> chosen_;
-  std::map<GraphKey, CUgraphExec_st*> graphs_;
+  std::map<GraphKey, CudaGraph> graphs_;
 
   std::array<Flight, 2> flights_;
   size_t first_flight_ = 0, in_flight_ = 0;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/cuda.h"
+#include "core/cuda_graph.h"
 #include "core/device.h"
 #include "core/lt_matmul.h"
 #include "machine/gpu.h"
@@ -285,21 +286,16 @@ Measured measure_launch_to_finish(const Bench& bench) {
 
 Measured measure_graph(const Bench& bench) {
   constexpr int kNodes = 1000;
-  cudaGraph_t graph    = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  FATHOM_CUDA(cudaStreamBeginCapture(bench.stream(), cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < kNodes; ++i) bench.kernels().nothing(bench.stream());
-  FATHOM_CUDA(cudaStreamEndCapture(bench.stream(), &graph));
-  FATHOM_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  const CudaGraph graph(bench.stream(), [&] {
+    for (int i = 0; i < kNodes; ++i) bench.kernels().nothing(bench.stream());
+  });
   const Enqueue launches = again([&] {
-    FATHOM_CUDA(cudaGraphLaunch(exec, bench.stream()));
+    graph.launch(bench.stream());
     return static_cast<double>(kNodes);
   });
   std::vector<double> ns;
   for (const double rate : bench.rates(launches, bench.units_for(kTrialS, launches)))
     ns.push_back(1e9 / rate);
-  (void)cudaGraphExecDestroy(exec);
-  (void)cudaGraphDestroy(graph);
   return summarise(ns, Better::lower);
 }
 

@@ -5,24 +5,16 @@
 #include <memory>
 
 #include "chain.h"
-#include "core/cuda.h"
+#include "core/cuda_graph.h"
 
 namespace fathom::lab::dependent_launch {
 
 inline Call replay_of(void (*enqueue)(const Chain&, StreamRef), const Chain& p, StreamRef stream) {
   enqueue(p, stream);  // loads the kernels, which no capture may do
-  cudaGraph_t captured = nullptr;
-  FATHOM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  enqueue(p, stream);
-  FATHOM_CUDA(cudaStreamEndCapture(stream, &captured));
-  cudaGraphExec_t made    = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&made, captured, 0);
-  (void)cudaGraphDestroy(captured);
-  FATHOM_CUDA(error);
-  const std::shared_ptr<CUgraphExec_st> exec(made, [](cudaGraphExec_t e) { (void)cudaGraphExecDestroy(e); });
-  return [exec, of = p.out.data()](const Chain& q, StreamRef into) {
+  const auto graph = std::make_shared<const CudaGraph>(stream, [&] { enqueue(p, stream); });
+  return [graph, of = p.out.data()](const Chain& q, StreamRef into) {
     FATHOM_EXPECT(q.out.data() == of, "a graph is launched on the memory that it was captured with");
-    FATHOM_CUDA(cudaGraphLaunch(exec.get(), into));
+    graph->launch(into);
   };
 }
 

@@ -183,8 +183,10 @@ class EngineSession final : public Session {
   EngineSession(std::unique_ptr<engine::Generator> generator, Workload workload, MoreMetrics more)
       : run_(std::move(generator)), workload_(std::move(workload)), more_(std::move(more)) {}
 
-  Replay replay(uint64_t seed) override {
-    Seen seen = run_.play(workload_(seed));
+  void prepare(uint64_t seed) override { asked_ = workload_(seed); }
+
+  Replay replay() override {
+    Seen seen = run_.play(std::move(asked_));
     Replay replay{.metrics = usual_metrics(seen)};
     if (more_) more_(seen, replay.metrics);
     replay.outputs = std::move(seen.outputs);
@@ -194,6 +196,7 @@ class EngineSession final : public Session {
  private:
   Run run_;
   Workload workload_;
+  std::vector<Asked> asked_;
   MoreMetrics more_;
 };
 

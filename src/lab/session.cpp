@@ -102,9 +102,10 @@ void measure_session(const ExperimentInfo& info, const MeasureOptions& options, 
         events.phase(record.id, round < 0 ? "warm up" : "measure",
                      static_cast<double>(round + 1) / static_cast<double>(timed + 1));
         run_or_skip(record, [&] {
-          const auto session  = experiment.variants[static_cast<size_t>(v)].start(at);
+          const auto session = experiment.variants[static_cast<size_t>(v)].start(at);
+          session->prepare(seed);
           const int64_t start = measure::now_ns(measure::Clock::wall);
-          Replay replay       = session->replay(seed);
+          Replay replay       = session->replay();
           const auto wall_ns  = static_cast<double>(measure::now_ns(measure::Clock::wall) - start);
           if (round >= 0) {
             samples[static_cast<size_t>(v)].push_back(goal_of(experiment, replay, wall_ns));

@@ -26,8 +26,9 @@ struct Replay {
 
 class Session {
  public:
-  virtual ~Session()                   = default;  // stops it
-  virtual Replay replay(uint64_t seed) = 0;        // returns when nothing is in flight
+  virtual ~Session()                  = default;  // stops it
+  virtual void prepare(uint64_t seed) = 0;        // makes the workload of that seed, in no measured time
+  virtual Replay replay()             = 0;        // returns when nothing is in flight
 };
 
 struct SessionVariant {

@@ -43,14 +43,16 @@ class Echo final : public Session {
     close(fds_[1]);
     --live_servers;
   }
-  Replay replay(uint64_t seed) override {
-    std::vector<int64_t> requests(256);
-    fill_integers(requests.data(), 256, seed, 0, 1'000'000);
+  void prepare(uint64_t seed) override {
+    requests_.resize(256);
+    fill_integers(requests_.data(), 256, seed, 0, 1'000'000);
+  }
+  Replay replay() override {
     Replay replay;
-    for (size_t i = 0; i < requests.size(); i += static_cast<size_t>(batch_)) {
+    for (size_t i = 0; i < requests_.size(); i += static_cast<size_t>(batch_)) {
       int64_t numbers[64];
       const size_t bytes = static_cast<size_t>(batch_) * 8;
-      EXPECT_EQ(write(fds_[0], &requests[i], bytes), static_cast<ssize_t>(bytes));
+      EXPECT_EQ(write(fds_[0], &requests_[i], bytes), static_cast<ssize_t>(bytes));
       for (size_t got = 0; got < bytes;) {
         const ssize_t n = read(fds_[0], reinterpret_cast<char*>(numbers) + got, bytes - got);
         if (n <= 0) throw SystemError("the echo server hung up");
@@ -66,6 +68,7 @@ class Echo final : public Session {
   int batch_;
   bool lies_;
   int fds_[2];
+  std::vector<int64_t> requests_;
   std::thread server_;
 };
 
@@ -105,10 +108,11 @@ class Clerk final : public Session {
  public:
   explicit Clerk(double first_ns, int refuses = 0, int64_t error = 0)
       : first_ns_(first_ns), refuses_(refuses), error_(error) {}
-  Replay replay(uint64_t seed) override {
+  void prepare(uint64_t seed) override { first_ = static_cast<int64_t>(seed >> 8); }
+  Replay replay() override {
     Replay replay;
     for (int i = 0; i < 8; ++i) {
-      const auto answer = static_cast<int64_t>(seed >> 8) + i + (i == 1 ? error_ : 0);
+      const auto answer = first_ + i + (i == 1 ? error_ : 0);
       replay.outputs.push_back(refuses_ > 0 && i % refuses_ == 0 ? std::vector<int64_t>()
                                                                  : std::vector{answer});
     }
@@ -119,7 +123,7 @@ class Clerk final : public Session {
  private:
   double first_ns_;
   int refuses_;
-  int64_t error_;
+  int64_t error_, first_ = 0;
 };
 
 SessionVariant clerk(const std::string& id, double first_ns, int refuses = 0, int64_t error = 0,

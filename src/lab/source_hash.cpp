@@ -31,8 +31,8 @@ std::string read(const fs::path& file) {
   return text.str();
 }
 
-// A kernel's header stands for its implementations: rmsnorm.h for rmsnorm_cpu.cpp and rmsnorm.cu.
-void add_kernel(const fs::path& header, std::set<fs::path>& files) {
+// A header stands for its implementations: rmsnorm.h for rmsnorm_cpu.cpp and rmsnorm.cu.
+void add_with_implementations(const fs::path& header, std::set<fs::path>& files) {
   const std::string stem = header.stem().string();
   for (const auto& entry : fs::directory_iterator(header.parent_path())) {
     const std::string name = entry.path().stem().string();
@@ -46,13 +46,14 @@ void add_includes(const fs::path& root, const fs::path& file, std::set<fs::path>
   for (std::sregex_iterator match(text.begin(), text.end(), include), end; match != end; ++match) {
     const std::string name = (*match)[1];
     if (name.starts_with("kernels/")) {
-      if (const fs::path header = root / "src" / name; fs::exists(header)) add_kernel(header, files);
+      if (const fs::path header = root / "src" / name; fs::exists(header))
+        add_with_implementations(header, files);
       continue;
     }
     for (const fs::path& header : {file.parent_path() / name, root / name})
       if (fs::exists(header)) {
         const std::string place = fs::relative(header, root / "experiments").generic_string();
-        if (!place.starts_with("..")) files.insert(fs::weakly_canonical(header));
+        if (!place.starts_with("..")) add_with_implementations(fs::weakly_canonical(header), files);
         break;
       }
   }

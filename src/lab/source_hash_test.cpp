@@ -67,7 +67,14 @@ TEST_F(SourceHashTest, FollowsKernelsAndNeighbouringHeaders) {
   const std::string kernel = hash();
   EXPECT_NE(kernel, before);
   write("experiments/ch07_memory/shared.h", "// two\n");
-  EXPECT_NE(hash(), kernel);
+  const std::string shared = hash();
+  EXPECT_NE(shared, kernel);
+  write("experiments/ch07_memory/shared_alone.cpp", "// one\n");
+  const std::string implemented = hash();
+  EXPECT_NE(implemented, shared);
+  write("experiments/ch07_memory/shared_alone_test.cpp", "// a test\n");
+  write("experiments/ch07_memory/sharedness.cpp", "// another\n");
+  EXPECT_EQ(hash(), implemented);
 }
 
 TEST_F(SourceHashTest, DoesNotDependOnWhereTheTreeLies) {

@@ -305,7 +305,8 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
     entry.caught          = seen.caught;
     if (timed) entry.elements += seen.elements();
     for (const Finding& finding : seen.findings) {
-      entry.largest_tolerance = std::max(entry.largest_tolerance, finding.tolerance);
+      double& largest = entry.largest_tolerance[finding.output];
+      largest         = std::max(largest, finding.tolerance);
       if (finding.max_error >= entry.max_error) {
         entry.max_error = finding.max_error;
         entry.tolerance = finding.tolerance;
@@ -501,15 +502,17 @@ void TimedPoint::compare_whole_outputs() {
                                                        (*sets_)[0].checked_arena().offset_in_copy(output));
                      }});
     (*sets_)[0].check(checker);
-    // Both sides may err by the tolerance, and the largest tolerance was seen on a sample only.
-    const double allowed = 8 * std::max(entry.largest_tolerance, entries_[baseline_].largest_tolerance);
-    for (const Finding& finding : checker.findings())
+    for (const Finding& finding : checker.findings()) {
+      // Both sides may err by the tolerance, and the largest tolerance was seen on a sample only.
+      const double allowed = 8 * std::max(entry.largest_tolerance[finding.output],
+                                          entries_[baseline_].largest_tolerance[finding.output]);
       if (finding.nans > 0 || finding.max_error > allowed)
         entry.caught =
             Caught{Outcome::wrong, "whole_output",
                    fmt::format(
                        "{} differs from the baseline's by {:.3g} somewhere ({} of {} elements differ at all)",
                        finding.output, finding.max_error, finding.wrong, finding.elements)};
+    }
   }
 }
 

@@ -81,7 +81,8 @@ class TimedPoint {
     std::vector<double> rates;              // of a control
     double warm_ns  = 0;                    // estimate from the warm-up
     int64_t checked = 0, elements = 0;
-    double max_error = 0, tolerance = 0, largest_tolerance = 0;
+    double max_error = 0, tolerance = 0;
+    std::map<std::string, double> largest_tolerance;  // by output
     int64_t prepare_ns = -1;
     bool called        = false;  // by this process, before
     void forget_samples() {

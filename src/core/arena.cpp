@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include "core/dtype.h"
@@ -223,21 +224,29 @@ void Arena::fill_on_device(const Buffer& buffer, uint64_t seed) {
   } else if (const auto* normal = std::get_if<Normal>(&source.fill)) {
     device.fill_normal(buffer.data, buffer.elements, source.type, seed, normal->mean, normal->stddev);
   } else {
-    std::vector<std::byte> made(static_cast<size_t>(buffer.bytes));
-    source.on_host(made.data(), buffer.elements, seed);
-    device.to_device(buffer.data, made.data(), buffer.bytes);
+    const auto made = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(buffer.bytes));
+    source.on_host(made.get(), buffer.elements, seed);
+    device.to_device(buffer.data, made.get(), buffer.bytes);
   }
 }
 
 void Arena::poison(uint32_t nonce) {
-  nonce_ = nonce & 0xFFFF;
-  for (Buffer& buffer : buffers_)
-    if (buffer.role == Role::input)
-      continue;
-    else if (buffer.device)
-      buffer.device->set_words(buffer.data, buffer.bytes, kPoison | nonce_);
-    else
-      store_pattern(buffer.data, buffer.bytes, kPoison | nonce_);
+  nonce_                    = nonce & 0xFFFF;
+  int64_t scratch_on_device = 0;
+  for (const Role role : {Role::workspace, Role::output}) {
+    for (Buffer& buffer : buffers_) {
+      if (buffer.role != role) continue;
+      if (buffer.device)
+        buffer.device->set_words(buffer.data, buffer.bytes, kPoison | nonce_);
+      else
+        store_pattern(buffer.data, buffer.bytes, kPoison | nonce_);
+      if (buffer.device && role == Role::workspace) scratch_on_device += buffer.bytes;
+    }
+    // A device's stores don't go past its caches, and a variant that leaves the workspace alone would pay for
+    // writing its poison back. Outputs every variant writes, so that it leaves as many dirty lines as it
+    // found.
+    if (role == Role::workspace && scratch_on_device >= kStreamFrom) device_->flush_caches();
+  }
 }
 
 bool Arena::is_poison(const void* element, int64_t element_bytes) const {

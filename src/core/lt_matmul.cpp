@@ -63,6 +63,11 @@ LtPreference make_preference() {
   LtPreference preference(made);
   FATHOM_CUBLAS(cublas()->lt_matmul_preference_set_attribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                              &kWorkspaceLimit, sizeof kWorkspaceLimit));
+  constexpr uint32_t kAlignment = 16;  // of what run() is given; the default is 256
+  for (const auto of :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    FATHOM_CUBLAS(cublas()->lt_matmul_preference_set_attribute(made, of, &kAlignment, sizeof kAlignment));
   return preference;
 }
 

@@ -35,7 +35,6 @@ class DenseWork {
   __host__ __device__ int across() const { return (rows_ + S::kColumns - 1) / S::kColumns; }
   __host__ __device__ int count() const { return down() * across(); }
 
-  __device__ void begin(Shared&) {}
   __device__ int first() const { return blockIdx.x / parts_; }
   __device__ int step() const { return gridDim.x / parts_; }
   __device__ int part() const { return blockIdx.x % parts_; }

@@ -378,9 +378,14 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     ptx::fence_proxy_async();  // the copy engine sees the barriers as they are now
   }
   const bool loads_weights = static_cast<int>(threadIdx.x) / 32 == S::kConsumers / 32;
-  if (!Work::kKnown || !loads_weights) ptx::wait_for_previous();
-  work.begin(shared);
-  __syncthreads();  // barriers, and what `work` has in shared memory, are ready
+  if constexpr (Work::kKnown) {
+    __syncthreads();  // barriers are ready: weights need not wait for the kernel before
+    if (!loads_weights) ptx::wait_for_previous();
+  } else {
+    ptx::wait_for_previous();
+    work.begin(shared);
+    __syncthreads();  // barriers, and what `work` has in shared memory, are ready
+  }
 
   if (loads) {
     if constexpr (S::kMoveRegisters) ptx::give_registers<S::kLoadRegisters>();

@@ -188,25 +188,33 @@ TEST_F(EngineOnGpu, AnswersDoNotDependOnTheBatchWhereTheyMustNot) {
   const auto requests       = prompts(40, 40);
   EngineConfig invariant    = on_gpu();
   invariant.batch_invariant = true;
-  std::vector<Answer> alone;
-  {
-    const auto running = engine(invariant);
+  const auto one_by_one     = [&](const EngineConfig& config) {
+    const auto running = engine(config);
+    std::vector<Answer> alone;
     for (size_t r = 0; r < requests.size(); ++r)
       alone.push_back(answers(*running, std::span(requests).subspan(r, 1))[0]);
-  }
+    return alone;
+  };
+  const std::vector<Answer> alone = one_by_one(invariant);
   std::vector<std::pair<std::string, EngineConfig>> configs;
   configs.emplace_back("all at once", invariant);
   configs.emplace_back("pieces of 33 rows", invariant).second.step_tokens = 33;
   configs.emplace_back("drafts", invariant).second.draft_tokens           = 3;
   configs.emplace_back("few pages", invariant).second.kv_tokens           = 1024;
   configs.emplace_back("no graphs", invariant).second.graphs              = EngineConfig::Graphs::none;
-  for (const auto& [name, config] : configs) {
+  configs.emplace_back("graphs of pieces", invariant).second.graphs       = EngineConfig::Graphs::pieces;
+  configs.emplace_back("exact rows", invariant).second.graph_buckets      = false;
+  const auto expect_same = [&](const std::string& name, const EngineConfig& config,
+                               const std::vector<Answer>& expected) {
     const auto found = answers(*engine(config), requests);
     for (size_t r = 0; r < requests.size(); ++r) {
       EXPECT_EQ(found[r].error, "") << name;
-      EXPECT_EQ(found[r].ids, alone[r].ids) << name << ", request " << r;
+      EXPECT_EQ(found[r].ids, expected[r].ids) << name << ", request " << r;
     }
-  }
+  };
+  for (const auto& [name, config] : configs) expect_same(name, config, alone);
+  invariant.kv_dtype = EngineConfig::KvDtype::fp8;
+  expect_same("an FP8 cache", invariant, one_by_one(invariant));
 }
 
 TEST_F(EngineOnGpu, RepeatsItself) {

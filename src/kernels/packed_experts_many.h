@@ -8,7 +8,7 @@
 // limit   few rows for each expert (T top_k / E below about 50): memory bandwidth; many: the tensor cores
 //
 // The number of rows of an item follows from T top_k / E, of the extents. A row's results depend on its
-// expert's weights and on itself, and on that number; not on which other rows there are.
+// expert's weights and on itself; not on that number, nor on which other rows there are.
 #pragma once
 
 #include <cstdint>

@@ -181,7 +181,7 @@ TEST_F(ManyRowsDense, InOneOrderOfSumsARowHasTheSameBitsInAnyNumberOfRows) {
     }
     const std::vector<float> otherwise = run(p, 0, 300);
     for (size_t i = 0; i < all.size(); ++i)
-      ASSERT_NEAR(all[i], otherwise[i], kRoundOff * 8 * static_cast<double>(K));
+      ASSERT_NEAR(all[i], otherwise[i], sum_error(K, static_cast<double>(K)));
   }
 }
 

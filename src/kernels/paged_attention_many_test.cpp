@@ -166,7 +166,7 @@ class Prompts {
   // An unnormalised weight is rounded to bf16 before it meets its value: 2^-8 of each |w v| at most. Scores
   // are sums of 64 products in fp32, of |q k| / 8 <= 8 loudest in all, and are rounded twice more in units of
   // log2: off by at most (4 sqrt(64) + 3) 2^-24 8 loudest < 2e-5 loudest, and so is the weight's logarithm;
-  // exp2 and sums of up to 1000 weights add less than 1e-4. The result is rounded to bf16.
+  // exp2 and sums of some thousand weights add less than 1e-4. The result is rounded to bf16.
   void expect_right() const {
     auto sizes = values_;
     for (float& v : sizes) v = std::abs(v);
@@ -236,6 +236,12 @@ TEST_F(PagedAttentionMany, ManyPages) {
         .expect_right();
 }
 
+// The warp that fetches pages knows the numbers of 32 at a time.
+TEST_F(PagedAttentionMany, MorePagesThanAreKnownAtATime) {
+  for (const bool fp8 : {false, true})
+    Prompts(*device, {.query_heads = 4, .kv_heads = 1, .pieces = {{9000, 9030}}, .fp8 = fp8}).expect_right();
+}
+
 TEST_F(PagedAttentionMany, PiecesContinueAnywhere) {
   Case c{.pieces = {{37, 38}, {37, 165}, {64, 128}, {64, 200}, {100, 101}, {100, 191}, {500, 530}}};
   for (const int64_t query_heads : {8, 16})
@@ -268,15 +274,17 @@ TEST_F(PagedAttentionMany, LoudScores) {
 
 TEST_F(PagedAttentionMany, SameBitsHoweverRowsAreTiled) {
   for (const float loudest : {4.f, 100.f})
-    for (const int64_t window : {0, 64, 300}) {
-      const Prompts prompts(*device, {.window = window, .pieces = {{0, 300}, {90, 400}}, .loudest = loudest});
-      const auto once = prompts.attend(kPromptRows);
-      for (const int first_rows : {kPromptRows, 1, 17, 38})
-        for (const int padding : {0, 200}) {
-          const auto again = prompts.attend(first_rows, padding);
-          EXPECT_EQ(std::memcmp(once.data(), again.data(), once.size() * sizeof(bf16)), 0) << first_rows;
-        }
-    }
+    for (const int64_t window : {0, 64, 300})
+      for (const bool fp8 : {false, true}) {
+        const Prompts prompts(
+            *device, {.window = window, .pieces = {{0, 300}, {90, 400}}, .loudest = loudest, .fp8 = fp8});
+        const auto once = prompts.attend(kPromptRows);
+        for (const int first_rows : {kPromptRows, 1, 17, 38})
+          for (const int padding : {0, 200}) {
+            const auto again = prompts.attend(first_rows, padding);
+            EXPECT_EQ(std::memcmp(once.data(), again.data(), once.size() * sizeof(bf16)), 0) << first_rows;
+          }
+      }
 }
 
 TEST_F(PagedAttentionMany, AnFp8CacheIsTheBf16CacheOfItsNumbers) {

@@ -44,7 +44,7 @@ struct LatencyFlags {
   std::vector<int64_t> batches = {1};
   int64_t input_len = 512, output_len = 64, iterations = 5, warmup = 1;
   uint64_t seed = 1;
-  std::string profile;  // a folder, or kNoFolder; empty: none
+  bool profile  = false;
   EngineFlags engine;
   OutputFlags outputs;
 
@@ -52,8 +52,6 @@ struct LatencyFlags {
     return {.batch = batch, .input_len = input_len, .output_len = output_len};
   }
 };
-
-constexpr const char* kNoFolder = "true";  // what CLI11 stores for a flag without a value
 
 // A run that is in none of the times.
 struct ProfiledBatch {
@@ -177,8 +175,7 @@ Latency measure_latency(const LatencyFlags& flags) {
 Status profile_latency(const LatencyFlags& flags, Latency& seen) {
   const auto watch = profile::ActivityWatch::open();
   if (!watch) return watch.error();
-  const std::string folder =
-      flags.profile == kNoFolder ? make_run_folder("artifacts", utc_now(), "bench_latency") : flags.profile;
+  const std::string folder = make_run_folder("artifacts", utc_now(), "bench_latency");
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   const auto engine = open_engine(flags, display);
   for (BatchLatency& now : seen.batches) {
@@ -357,15 +354,14 @@ void add_bench_latency(CLI::App& bench, int& exit_code) {
   latency.add_flag(
       "--profile", flags->profile,
       "Look at one more run on the GPU in an untimed pass: the kernels of a step, and a trace into "
-      "artifacts/ or DIR with --profile=DIR");
+      "artifacts/");
   add_engine_flags(latency, flags->engine);
   add_output_flags(latency, flags->outputs);
   latency.callback([flags, &exit_code] {
-    const bool profile = !flags->profile.empty();
-    if (profile && !flags->engine.chosen().gpu)
+    if (flags->profile && !flags->engine.chosen().gpu)
       throw UsageError("--profile looks at kernels on a GPU: give --device cuda");
     Latency seen          = measure_latency(*flags);
-    const Status profiled = profile ? profile_latency(*flags, seen) : Ok{};
+    const Status profiled = flags->profile ? profile_latency(*flags, seen) : Ok{};
     const auto table      = [&] { return to_table(*flags, seen); };
     if (!write_outputs(flags->outputs, {[&] { return to_json(*flags, seen); }, table, table}))
       print(*flags, seen);

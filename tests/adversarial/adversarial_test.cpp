@@ -105,7 +105,10 @@ TEST(Honest, TwinOfTheBaselineIsNotAccused) {
   const RunRecord run = run_one("cheats/honest_twin");
   const auto& v       = variant(run, "honest_twin");
   EXPECT_EQ(to_string(v.status), "ok") << v.detail;
-  EXPECT_TRUE(v.time_ns && v.ratio && v.verdict) << "it has a time, a ratio and a verdict";
+  EXPECT_EQ(to_string(variant(run, "baseline").status), "ok") << variant(run, "baseline").detail;
+  ASSERT_TRUE(v.time_ns && v.verdict) << "it has a time and a verdict";
+  // Rounds that go together, as on a busy machine, tell too little for an interval.
+  EXPECT_TRUE(v.ratio || v.verdict == "INCONCLUSIVE") << *v.verdict;
   ASSERT_TRUE(v.checked);
   EXPECT_GE(v.checked->timed_calls, 7);
   EXPECT_EQ(exit_code(run), 0);

@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "core/device.h"
 #include "core/dtype.h"
 
 namespace fathom {
@@ -161,6 +167,57 @@ TEST(Arena, CopyOfOutputsKeepsTheirPlaces) {
   std::memcpy(&second, copy.data() + arena.offset_in_copy(&b(1)), 8);
   EXPECT_EQ(second, 11);
   EXPECT_EQ(arena.output_bytes(), 28);
+}
+
+// A device on the host that notes down what it is asked to do with its memory.
+class HostedDevice final : public Device {
+ public:
+  void* allocate(int64_t bytes) override {
+    return std::aligned_alloc(256, (static_cast<size_t>(bytes) + 255) / 256 * 256);
+  }
+  void release(void* memory) noexcept override { std::free(memory); }
+  void pin(void*, int64_t) override {}
+  void unpin(void*) noexcept override {}
+  void to_device(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void to_host(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void set_words(void* to, int64_t bytes, uint32_t word) override {
+    for (int64_t i = 0; i < bytes; i += 4)
+      std::memcpy(static_cast<std::byte*>(to) + i, &word,
+                  static_cast<size_t>(std::min<int64_t>(4, bytes - i)));
+    done.push_back("set " + std::to_string(bytes));
+  }
+  void fill_uniform(void*, int64_t, DType, uint64_t, double, double) override {}
+  void fill_normal(void*, int64_t, DType, uint64_t, double, double) override {}
+  uint64_t checksum(const void*, int64_t) override { return 0; }
+  void flush_caches() override { done.push_back("flush"); }
+  void enqueue_to_device(void* to, const void* from, int64_t bytes) override { to_device(to, from, bytes); }
+  void set_aside_l2(int64_t) override {}
+  std::optional<std::string> left_behind() override { return {}; }
+  StreamRef stream() override { return nullptr; }
+  void synchronize() override {}
+
+  std::vector<std::string> done;
+};
+
+TEST(Arena, NoPoisonOfALargeWorkspaceStaysInADevicesCaches) {
+  for (const int64_t large : {int64_t{2} << 20, int64_t{8} << 20}) {
+    HostedDevice device;
+    Arena arena(&device);
+    arena.output<float>({5});
+    arena.workspace<std::byte>({large});
+    arena.output<float>({3});
+    arena.workspace<std::byte>({large / 4});
+    arena.poison(6);
+    const std::string first = "set " + std::to_string(large), second = "set " + std::to_string(large / 4);
+    // Outputs behind the flush: each variant writes them, and finds as many dirty lines as it leaves.
+    EXPECT_EQ(device.done, large < 8 << 20
+                               ? std::vector<std::string>({first, second, "set 20", "set 12"})
+                               : std::vector<std::string>({first, second, "flush", "set 20", "set 12"}));
+  }
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ class Made(unittest.TestCase):
         self.done("model", "make", "--shape", "tiny", model)
         # One step in which all eight take part: there is none if the first begins before the last is submitted.
         text = self.done("bench", "latency", "--model", model, "--input-len", 20, "--output-len", 1,
-                         "--batch-size", "1,8", "--num-iters", 5, "--json")
+                         "--batch-size", "1,8", "--num-iters", 50, "--json")
         seen = json.loads(text)
         self.assertEqual((seen["schema"], seen["input_len"], seen["output_len"]), ("fathom.bench_latency/2", 20, 1))
         self.assertEqual([batch["batch_size"] for batch in seen["batches"]], [1, 8])

@@ -22,7 +22,7 @@ namespace {
 RunRecord run_one(const std::string& experiment, RunOptions options = {}) {
   options.targets = {{experiment, {}}};
   options.quick   = true;
-  options.repeat  = 20;
+  if (options.repeat == 0) options.repeat = 20;
   if (options.seed == 0) options.seed = 20261121;
   return run(options, [](const Progress&) {});
 }
@@ -102,13 +102,12 @@ TEST(HandTypedTolerance, IsRefusedByTheInterface) {
 }
 
 TEST(Honest, TwinOfTheBaselineIsNotAccused) {
-  const RunRecord run = run_one("cheats/honest_twin");
+  // Rounds that go together, as on a busy machine, tell less: enough of them for an interval all the same.
+  const RunRecord run = run_one("cheats/honest_twin", {.repeat = 200});
   const auto& v       = variant(run, "honest_twin");
   EXPECT_EQ(to_string(v.status), "ok") << v.detail;
   EXPECT_EQ(to_string(variant(run, "baseline").status), "ok") << variant(run, "baseline").detail;
-  ASSERT_TRUE(v.time_ns && v.verdict) << "it has a time and a verdict";
-  // Rounds that go together, as on a busy machine, tell too little for an interval.
-  EXPECT_TRUE(v.ratio || v.verdict == "INCONCLUSIVE") << *v.verdict;
+  EXPECT_TRUE(v.time_ns && v.ratio && v.verdict) << "it has a time, a ratio and a verdict";
   ASSERT_TRUE(v.checked);
   EXPECT_GE(v.checked->timed_calls, 7);
   EXPECT_EQ(exit_code(run), 0);

@@ -183,14 +183,17 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Layer layer) {
   constexpr int kTileBytes = PackedExperts::kTileBytes, kScaleBytes = PackedExperts::kScaleBytes;
   constexpr int kStride = sums_stride(kGroups);
+  // A tile of the next strip is asked for as soon as its place is free, and not after the whole strip: 6 %
+  // less time, but for small strips nothing, and there are registers for it only where all is known.
+  constexpr bool kSoon = kWhole && kGroups == 2;
   extern __shared__ __align__(128) uint4 memory[];
   auto& shared   = *reinterpret_cast<Shared<kGroups>*>(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int across = static_cast<int>(w.depth / kTile), strips = static_cast<int>(w.rows / (16 * kGroups));
   if (threadIdx.x == 0)
     for (int i = 0; i < kSums; ++i) {
-      ptx::mbarrier_init(&shared.full[i], kParts);
-      ptx::mbarrier_init(&shared.empty[i], 1);
+      ptx::mbarrier_init(&shared.full[i], 32 * kParts);
+      ptx::mbarrier_init(&shared.empty[i], 32);
     }
   __syncthreads();  // the barriers are there
 
@@ -206,23 +209,24 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     uint4 words[kTiles][kGroups];
     uint32_t scales[kTiles][kGroups];
     Walk<kGroups> ahead(share, strips, across);
-    const auto load = [&] {
-      if (ahead.done()) return;
+    const auto load = [&](int j) {  // tile j of the strip ahead
       const uint8_t* from_codes = codes + uint64_t{ahead.scales()} * 16;
       const uint8_t* from_scale = scale + ahead.scales();
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        if (j >= tiles) break;
-#pragma unroll
-        for (int i = 0; i < kGroups; ++i) {
-          words[j][i] = ptx::load_once(from_codes + j * (kParts * kTileBytes) + i * 512);
-          scales[j][i] =
-              __ldg(reinterpret_cast<const uint32_t*>(from_scale + j * (kParts * kScaleBytes) + i * 32));
-        }
+      for (int i = 0; i < kGroups; ++i) {
+        words[j][i] = ptx::load_once(from_codes + j * (kParts * kTileBytes) + i * 512);
+        scales[j][i] =
+            __ldg(reinterpret_cast<const uint32_t*>(from_scale + j * (kParts * kScaleBytes) + i * 32));
       }
+    };
+    const auto load_all = [&] {
+      if (ahead.done()) return;
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j)
+        if (j < tiles) load(j);
       ahead.next();
     };
-    load();
+    load_all();
     if (!Layer::kIdsFromPrevious) ptx::wait_for_previous();
     ptx::let_next_begin();
 
@@ -257,6 +261,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
     uint32_t n          = 0;
     const auto multiply = [&] {
       float sum[kGroups][4] = {};
+      const bool more       = kSoon && !ahead.done();
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
         if (j >= tiles) break;
@@ -278,8 +283,10 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
             ptx::mma_16x8x16(sum[i], a, of_step);
           }
         }
+        if (more) load(j);
       }
-      load();
+      if (more) ahead.next();
+      if (!kSoon) load_all();
       ptx::mbarrier_wait(&shared.empty[n % kSums], (n / kSums + 1) % 2);
       float* const to = &shared.sums[n % kSums][warp][column][lane >> 2];
 #pragma unroll
@@ -287,8 +294,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
         if (column < rows) to[i * 16] = sum[i][0], to[i * 16 + 8] = sum[i][2];
         if (column + 1 < rows) to[i * 16 + kStride] = sum[i][1], to[i * 16 + kStride + 8] = sum[i][3];
       }
-      __syncwarp();  // all lanes have stored, before one arrives for them
-      if (lane == 0) ptx::mbarrier_arrive(&shared.full[n % kSums]);
+      ptx::mbarrier_arrive(&shared.full[n % kSums]);
       ++n;
     };
 #pragma unroll 1
@@ -350,8 +356,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
           low[c] += sums[0];
           high[c] += sums[8];
         }
-    __syncwarp();  // all lanes have read
-    if (lane == 0) ptx::mbarrier_arrive(&shared.empty[n % kSums]);
+    ptx::mbarrier_arrive(&shared.empty[n % kSums]);
     const int first_row = walk.strip() % strips * (16 * kGroups);
 #pragma unroll
     for (int c = 0; c < 2 * kGroups; ++c)

@@ -144,16 +144,17 @@ void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double n
   EXPECT_LT(parted, most_parted);
 }
 
-// Activations in bf16, rounded to 2^-9 some hundred times on their way, move a logit by some 2^-6 of the
-// range.
-TEST_F(EngineOnGpu, GivesTheGreedyAnswersOfTheCpu) { expect_answers_of_the_cpu(on_gpu(), 1.0 / 64, 20); }
+// Activations in bf16, rounded to 2^-9 some hundred times on their way, move a logit by some 2^-7 of the
+// range, and by more where another expert is chosen at a near tie of its own: 10 and 11 answers parted in two
+// orders of rounding, the widest by 0.008 and 0.019 of the range.
+TEST_F(EngineOnGpu, GivesTheGreedyAnswersOfTheCpu) { expect_answers_of_the_cpu(on_gpu(), 1.0 / 32, 20); }
 
 // With keys and values rounded so, and all else in fp32 on a CPU, logits moved by 0.02 of the range in the
-// mean, and 8 of 40 answers parted within 10 tokens, at most 0.08 of the range apart.
+// mean. Here 68 answers part, the widest by 0.10 of the range.
 TEST_F(EngineOnGpu, GivesAnswersNearTheCpusWithAnFp8Cache) {
   EngineConfig config = on_gpu();
   config.kv_dtype     = EngineConfig::KvDtype::fp8;
-  expect_answers_of_the_cpu(config, 1.0 / 4, 150);
+  expect_answers_of_the_cpu(config, 1.0 / 6, 100);
 }
 
 // What is on changes which rows share a step, and so the kernels that compute them, but not what is

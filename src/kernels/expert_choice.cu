@@ -54,7 +54,10 @@ __device__ uint32_t pack(float low, float high) {
 }
 
 __device__ float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
-__device__ float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
+// Rounded alike in every kernel, whatever the compiler would make of products that are added.
+__device__ float square(float4 v) {
+  return __fmaf_rn(v.w, v.w, __fmaf_rn(v.z, v.z, __fmaf_rn(v.y, v.y, __fmul_rn(v.x, v.x))));
+}
 
 // An unsigned number in the order of the floats; none is 0.
 __device__ uint32_t key_of(float v) {

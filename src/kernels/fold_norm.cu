@@ -39,6 +39,10 @@ __device__ uint32_t pack(float low, float high) {
 }
 
 __device__ float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+// Rounded alike in every kernel, whatever the compiler would make of products that are added.
+__device__ float square(float4 v) {
+  return __fmaf_rn(v.w, v.w, __fmaf_rn(v.z, v.z, __fmaf_rn(v.y, v.y, __fmul_rn(v.x, v.x))));
+}
 
 __device__ float over_warp(float sum) {
 #pragma unroll
@@ -103,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const Fold o) {
   if (kBlocks > 1) ptx::cluster_wait();  // the others' squares_here can be used
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
-    const float sum  = over_warp(v[e].x * v[e].x + v[e].y * v[e].y + v[e].z * v[e].z + v[e].w * v[e].w);
+    const float sum  = over_warp(square(v[e]));
     float4* const at = &squares[(first + e * kThreads) / 32];
     if (kBlocks == 1 && lane == 0) at->x = sum;
     if (kBlocks > 1 && lane < kBlocks)

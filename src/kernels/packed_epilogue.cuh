@@ -2,6 +2,9 @@
 // row t of x. The 8 lanes of a warp that have lane % 4 in common have the same t and the 16 rows of a group,
 // p % 8 being lane / 4. Products with few rows and with many end in these alike. Each first reads what it
 // needs besides the product, read(p, t), so that a thread with many products can have many reads under way.
+//
+// Products that are added to something are rounded as __fmaf_rn says, which the compiler would else settle
+// anew in each kernel: a row's bits would depend on which one it is in.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -80,7 +83,8 @@ struct StoreHeads {
     const int head = p / 64, i = p % 64 / 16 * 8 + p % 8, kv_heads = static_cast<int>(kv.heads);
     a += given.bias[0];
     b += given.bias[1];
-    const float first = a * given.cosine - b * given.sine, second = b * given.cosine + a * given.sine;
+    const float first  = __fmaf_rn(a, given.cosine, __fmul_rn(-b, given.sine));
+    const float second = __fmaf_rn(b, given.cosine, __fmul_rn(a, given.sine));
     if (head < query_heads) {
       bf16* to = q + (int64_t{t} * query_heads + head) * 64;
       store_bf16(to + i, first);
@@ -130,8 +134,8 @@ struct StoreGated {
   __device__ Given read(int p, int) const { return {bias[p], bias[p + 8]}; }
 
   __device__ void operator()(int p, int t, float gate, float linear, const Given& given) const {
-    const float g = fminf(gate * times + given.gate, limit);
-    const float l = fminf(fmaxf(linear * times + given.linear, -limit), limit);
+    const float g = fminf(__fmaf_rn(gate, times, given.gate), limit);
+    const float l = fminf(fmaxf(__fmaf_rn(linear, times, given.linear), -limit), limit);
     store_bf16(a + t * units + p / 16 * 8 + p % 8, __fdividef(g, 1 + __expf(-alpha * g)) * (l + 1));
   }
   __device__ void operator()(int p, int t, float gate, float linear) const {
@@ -154,8 +158,8 @@ struct StoreWeighted {
   }
 
   __device__ void operator()(int p, int slot, float low, float high, float weight, const Given& given) const {
-    if (p < hidden) y[slot * hidden + p] = weight * (low * times + given.low);
-    if (p + 8 < hidden) y[slot * hidden + p + 8] = weight * (high * times + given.high);
+    if (p < hidden) y[slot * hidden + p] = weight * __fmaf_rn(low, times, given.low);
+    if (p + 8 < hidden) y[slot * hidden + p + 8] = weight * __fmaf_rn(high, times, given.high);
   }
   __device__ void operator()(int p, int slot, float low, float high, float weight) const {
     (*this)(p, slot, low, high, weight, read(p));

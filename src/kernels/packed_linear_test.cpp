@@ -333,6 +333,47 @@ TEST_F(Packed, HeadsAreTurnedAndStored) {
     }
 }
 
+// Queries and both kinds of caches: turned and quantised by kernels for 16, 32, 64 and 128 rows.
+TEST_F(Packed, HeadsInOneOrderAreTheSameBitsInAnyNumberOfRows) {
+  constexpr int64_t T = 300, K = 256, query_heads = 8, kv_heads = 2, pages = 5;
+  const Product p(T, (query_heads + 2 * kv_heads) * 32, K, RowOrder::rotary_pairs, 32, random);
+  std::uniform_real_distribution<float> any(-1.3f, 1.3f);
+  std::vector<float> turns(at(T * 64));
+  for (float& v : turns) v = any(random);
+  const DeviceVector turns_there(turns);
+  struct Heads {
+    std::vector<bf16> q;
+    std::vector<uint8_t> cache;
+  };
+  // Of `n` rows from `first` on; those of `kept` rows from `keep` on go into the cache.
+  const auto heads = [&](int64_t first, int64_t n, int64_t keep, int64_t kept, bool fp8) {
+    std::vector<int32_t> slots;
+    for (int64_t t = first; t < first + n; ++t)
+      slots.push_back(t >= keep && t < keep + kept ? static_cast<int32_t>(t) : -1);
+    const DeviceVector slots_there(slots);
+    const int64_t page_bytes = kv_heads * (fp8 ? Fp8KvTiles::kPageBytes : 4 * KvTiles::kElements);
+    const DeviceVector<bf16> q(n * query_heads * 64);
+    const DeviceVector cache(std::vector<uint8_t>(at(pages * page_bytes)));
+    KvLayer kv = Fp8KvTiles{cache.data(), pages, kv_heads};
+    if (!fp8) kv = KvTiles{reinterpret_cast<bf16*>(cache.data()), pages, kv_heads};
+    project_heads(p.x_view(first, n), p.matrix(RowOrder::rotary_pairs, 32),
+                  {.turns = View<const float, 2>(turns_there.data() + first * 64, {n, 64}),
+                   .slots = slots_there.view({n}),
+                   .q     = q.view({n, query_heads, 64}),
+                   .kv    = kv},
+                  device->stream(), SumOrder::one);
+    return Heads{q.read(), cache.read()};
+  };
+  for (const bool fp8 : {false, true})
+    for (const int64_t n : {1, 16, 17, 33, 65, 129}) {
+      const int64_t first = (T - n) / 2;
+      const Heads some = heads(first, n, first, n, fp8), all = heads(0, T, first, n, fp8);
+      EXPECT_EQ(0, std::memcmp(some.q.data(), all.q.data() + first * query_heads * 64, some.q.size() * 2))
+          << n << " rows";
+      EXPECT_TRUE(some.cache == all.cache) << n << " rows, " << (fp8 ? "fp8" : "bf16");
+    }
+}
+
 TEST_F(Packed, AnyNumberOfRowsFindsItsWay) {
   const Product p(9, 200, 256, RowOrder::plain, 0, random);
   for (const int64_t T : {0, 8, 9}) {

@@ -74,8 +74,8 @@ __device__ inline void mbarrier_arrive_expect_tx(uint64_t* barrier, int bytes) {
 }
 
 // Waits for the end of the phase of this parity (0, 1, 0, ...). What was copied is then visible to the
-// caller.
-__device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
+// caller. This one takes the barrier's shared_address().
+__device__ inline void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done = 0;
   while (!done)
     FATHOM_PTX_SM90(
@@ -85,14 +85,18 @@ __device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
         "selp.u32 %0, 1, 0, complete;\n"
         "}"
         : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
+        : "r"(barrier), "r"(parity)
         : "memory");
+}
+__device__ inline void mbarrier_wait(const uint64_t* barrier, uint32_t parity) {
+  mbarrier_wait(shared_address(barrier), parity);
 }
 
 // Arrives, without bytes.
-__device__ inline void mbarrier_arrive(uint64_t* barrier) {
-  FATHOM_PTX_SM90("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+__device__ inline void mbarrier_arrive(uint32_t barrier) {
+  FATHOM_PTX_SM90("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+__device__ inline void mbarrier_arrive(const uint64_t* barrier) { mbarrier_arrive(shared_address(barrier)); }
 
 // Makes mbarrier_init visible to the copy engine, and to the other blocks of a cluster behind its barrier.
 __device__ inline void fence_mbarrier_init() {
@@ -207,6 +211,25 @@ __device__ inline void wait_for_previous() { FATHOM_PTX_SM90("griddepcontrol.wai
 // or ended.
 __device__ inline void let_next_begin() { FATHOM_PTX_SM90("griddepcontrol.launch_dependents;" ::: "memory"); }
 
+// ---- shared memory by shared_address() ----
+
+__device__ inline uint4 load_shared_16(uint32_t from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
+__device__ inline void store_shared(uint32_t to, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+__device__ inline uint32_t load_shared_4(uint32_t from) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+  return v;
+}
+
 // ---- some warps of a block meet ----
 
 // Barrier `id` (1 to 15; 0 is that of __syncthreads) of `threads` threads, whole warps.
@@ -273,11 +296,13 @@ __device__ inline uint32_t transpose_matrix(uint32_t m) {
 // 16 bytes that no kernel of the chain writes; not kept in L1, and the first to leave L2.
 __device__ inline uint4 load_once(const void* global) {
   uint4 v;
-  uint64_t first_to_leave;  // the qualifier .L2::evict_first itself is only for 32 bytes, on later GPUs
-  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(first_to_leave));
+  // What createpolicy.fractional.L2::evict_first gives on sm_90 (CUTLASS has the same number, CacheHintSm90):
+  // a constant lies in uniform registers, the instruction's result would be moved there for each load. (The
+  // qualifier .L2::evict_first itself is only for 32 bytes, on later GPUs.)
+  constexpr uint64_t kFirstToLeave = 0x12f0000000000000;
   asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(global), "l"(first_to_leave));
+               : "l"(global), "l"(kFirstToLeave));
   return v;
 }
 
@@ -299,6 +324,17 @@ __device__ inline uint32_t to_e4m3(float first, float second) {
 }
 
 // ---- registers ----
+
+// No instruction. The compiler takes `x` for something new, and keeps it, where it would make an address or
+// the like once more wherever it is used, in some instructions each time.
+template <class T>
+__device__ inline T kept(T x) {
+  if constexpr (sizeof(T) == 8)
+    asm volatile("" : "+l"(x));
+  else
+    asm volatile("" : "+r"(x));
+  return x;
+}
 
 // No instruction. The numbers are others from here on, whatever they are: what they were is not kept so far.
 template <int kCount>

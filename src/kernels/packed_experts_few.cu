@@ -32,14 +32,26 @@ constexpr int kMaxRows = 8, kMaxSlots = 32;
 constexpr int kParts = 9, kTiles = 5;
 static_assert(kParts * kTiles * kTile == kMostFewColumns);
 
+// Divides n < 2^32 / divisor by a multiplication. A division is some 30 instructions, one after another,
+// before the first weight can be asked for.
+struct Divisor {
+  uint32_t divisor, inverse;
+
+  explicit Divisor(int64_t d)
+      : divisor(static_cast<uint32_t>(d)), inverse(static_cast<uint32_t>((int64_t{1} << 32) / d + 1)) {}
+  __device__ int quotient(int n) const {
+    return divisor == 1 ? n : static_cast<int>(__umulhi(static_cast<uint32_t>(n), inverse));
+  }
+};
+
 // The first layer reads for a slot the row of its token.
 struct Up {
   static constexpr bool kIdsFromPrevious = true;
-  int top_k;
+  Divisor top_k;
   float limit, alpha;
   bf16* a;
 
-  __device__ int row(int slot) const { return slot / top_k; }
+  __device__ int row(int slot) const { return top_k.quotient(slot); }
   __device__ float weight(int) const { return 1; }
   __device__ void store(const PackedExperts& w, const float* bias, int p, int slot, float low, float high,
                         float) const {
@@ -112,16 +124,17 @@ struct Share {
   int begin;          // the first one's strip that the block begins with
   uint32_t until[2];  // so many strips are the first one's, so many all
 
-  __device__ Share(const ActiveExperts& active, int strips) {
-    const int64_t all = active.count() * strips;
-    const int from    = static_cast<int>(all * blockIdx.x / gridDim.x);
-    const int to      = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
-    const int y       = from / strips;
-    first             = active[y];
-    second            = active[y + 1];
-    begin             = from - y * strips;
-    until[1]          = static_cast<uint32_t>(to - from);
-    until[0]          = min(until[1], static_cast<uint32_t>(strips - begin));
+  __device__ Share(const ActiveExperts& active, const Divisor& blocks, const Divisor& strips_of_expert) {
+    const int strips = static_cast<int>(strips_of_expert.divisor), all = active.count() * strips;
+    const int block = static_cast<int>(blockIdx.x), each = blocks.quotient(all);
+    const int over = all - each * static_cast<int>(blocks.divisor);  // as many blocks have one more
+    const int from = each * block + min(block, over);
+    const int y    = strips_of_expert.quotient(from);
+    first          = active[y];
+    second         = active[y + 1];
+    begin          = from - y * strips;
+    until[1]       = static_cast<uint32_t>(each + (block < over ? 1 : 0));
+    until[0]       = min(until[1], static_cast<uint32_t>(strips - begin));
   }
 };
 
@@ -180,7 +193,8 @@ struct Shared {
 // kWhole: every warp has kTiles tiles of a row of tiles.
 template <class Layer, bool kWhole, int kGroups, int kBlocks>
 __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
-    experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Layer layer) {
+    experts_few_kernel(Rows from, const int32_t* experts, int slots, PackedExperts w, Divisor blocks,
+                       Divisor strips_of_expert, Layer layer) {
   constexpr int kTileBytes = PackedExperts::kTileBytes, kScaleBytes = PackedExperts::kScaleBytes;
   constexpr int kStride = sums_stride(kGroups);
   // A tile of the next strip is asked for as soon as its place is free, and not after the whole strip: 6 %
@@ -189,7 +203,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
   extern __shared__ __align__(128) uint4 memory[];
   auto& shared   = *reinterpret_cast<Shared<kGroups>*>(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int across = static_cast<int>(w.depth / kTile), strips = static_cast<int>(w.rows / (16 * kGroups));
+  const int across = static_cast<int>(w.depth / kTile), strips = static_cast<int>(strips_of_expert.divisor);
   if (threadIdx.x == 0)
     for (int i = 0; i < kSums; ++i) {
       ptx::mbarrier_init(&shared.full[i], 32 * kParts);
@@ -199,13 +213,13 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
 
   if (Layer::kIdsFromPrevious) ptx::wait_for_previous();
   const ActiveExperts active(experts, slots);
-  const Share share(active, strips);
+  const Share share(active, blocks, strips_of_expert);
 
   if (warp < kParts) {
     // Tiles warp, warp + kParts, ... of each row of tiles.
     const int tiles      = kWhole ? kTiles : (across - warp + kParts - 1) / kParts;
-    const uint8_t* codes = w.tiles + warp * kTileBytes + lane * 16;
-    const uint8_t* scale = w.scales + warp * kScaleBytes + (lane >> 2) * 4;
+    const uint8_t* codes = ptx::kept(w.tiles + warp * kTileBytes + lane * 16);
+    const uint8_t* scale = ptx::kept(w.scales + warp * kScaleBytes + (lane >> 2) * 4);
     uint4 words[kTiles][kGroups];
     uint32_t scales[kTiles][kGroups];
     Walk<kGroups> ahead(share, strips, across);
@@ -253,13 +267,16 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
       // Lanes 8 i .. 8 i + 7 point at piece i of 8 rows. For a row that is not there the first takes the
       // place: nobody looks at what becomes of it.
       const int r_of_lane = (lane & 7) < rows ? lane & 7 : 0;
-      points              = ptx::shared_address(&shared.rows[warp][0][r_of_lane][(lane >> 3) ^ r_of_lane]);
+      points = ptx::kept(ptx::shared_address(&shared.rows[warp][0][r_of_lane][(lane >> 3) ^ r_of_lane]));
       ptx::cp_async_wait<0>();
       __syncwarp();  // all lanes' copies are there
     };
-    const int column    = (lane & 3) * 2;
-    uint32_t n          = 0;
-    const auto multiply = [&] {
+    const int column       = (lane & 3) * 2;
+    const uint32_t sums    = ptx::kept(ptx::shared_address(&shared.sums[0][warp][column][lane >> 2]));
+    const uint32_t full    = ptx::kept(ptx::shared_address(&shared.full[0]));
+    constexpr int kToEmpty = sizeof(shared.full);
+    uint32_t n             = 0;
+    const auto multiply    = [&] {
       float sum[kGroups][4] = {};
       const bool more       = kSoon && !ahead.done();
 #pragma unroll
@@ -287,14 +304,18 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
       }
       if (more) ahead.next();
       if (!kSoon) load_all();
-      ptx::mbarrier_wait(&shared.empty[n % kSums], (n / kSums + 1) % 2);
-      float* const to = &shared.sums[n % kSums][warp][column][lane >> 2];
+      const uint32_t barrier = full + n % kSums * 8;
+      ptx::mbarrier_wait(barrier + kToEmpty, (n / kSums + 1) % 2);
+      const uint32_t to = sums + n % kSums * static_cast<int>(sizeof(shared.sums[0]));
 #pragma unroll
-      for (int i = 0; i < kGroups; ++i) {
-        if (column < rows) to[i * 16] = sum[i][0], to[i * 16 + 8] = sum[i][2];
-        if (column + 1 < rows) to[i * 16 + kStride] = sum[i][1], to[i * 16 + kStride + 8] = sum[i][3];
-      }
-      ptx::mbarrier_arrive(&shared.full[n % kSums]);
+      for (int next = 0; next < 2; ++next)
+        if (column + next < rows)
+#pragma unroll
+          for (int i = 0; i < kGroups; ++i)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+              ptx::store_shared(to + (next * kStride + i * 16 + half * 8) * 4, sum[i][2 * half + next]);
+      ptx::mbarrier_arrive(barrier);
       ++n;
     };
 #pragma unroll 1
@@ -373,11 +394,12 @@ void launch_shape(const Rows& rows, const int32_t* experts, int slots, const Pac
   constexpr auto kKernel    = experts_few_kernel<Layer, kWhole, kGroups, kBlocks>;
   static const bool allowed = (allow_shared_memory(kKernel, sizeof(Shared<kGroups>)), true);
   static_cast<void>(allowed);
-  const int blocks = kBlocks * multiprocessors();
+  const int blocks     = kBlocks * multiprocessors();
+  const int64_t strips = w.rows / (16 * kGroups);
   FATHOM_EXPECT(blocks >= kMaxSlots,
                 "experts of few rows: the GPU has fewer multiprocessors than experts may be active");
   launch_chained(kKernel, blocks, 32 * kParts + 32, sizeof(Shared<kGroups>), stream, rows, experts, slots, w,
-                 layer);
+                 Divisor(blocks), Divisor(strips), layer);
 }
 
 template <class Layer>
@@ -387,8 +409,8 @@ void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedE
                 "experts of few rows: experts [T, top_k] are contiguous, at most 8 tokens and 32 in all");
   FATHOM_EXPECT(x.stride(1) == 1 && x.stride(0) % 8 == 0 && x.extent(1) % 8 == 0 && x.extent(1) <= w.depth,
                 "experts of few rows: rows of whole 16 bytes, at most w.depth columns");
-  FATHOM_EXPECT(w.bias != nullptr && w.depth <= kMostFewColumns,
-                "experts of few rows: with biases, and at most 2880 columns");
+  FATHOM_EXPECT(w.bias != nullptr && w.depth <= kMostFewColumns && w.rows < 1 << 17,
+                "experts of few rows: with biases, at most 2880 columns, and under 2^17 rows");
   if (experts.size() == 0 || w.rows == 0) return;
   const Rows rows{x.data(), x.stride(0), static_cast<int>(x.extent(1))};
   const auto slots = static_cast<int>(experts.size());
@@ -407,8 +429,7 @@ void experts_up_few(View<const bf16, 2> x, View<const int32_t, 2> experts, const
                     a.extent(1) == w1.rows / 2 && a.contiguous(),
                 "experts_up_few: x is [T, H], a [T top_k, units], contiguous");
   launch(x, experts, w1,
-         Up{.top_k = static_cast<int>(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()},
-         stream);
+         Up{.top_k = Divisor(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()}, stream);
 }
 
 void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, View<const float, 2> weights,

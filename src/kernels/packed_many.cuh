@@ -55,7 +55,8 @@ struct Shape {
   static constexpr int kSlabBytes = kColumns * kStep * 2;  // x of one tile
 };
 
-// Where tiles lie, and how a warpgroup gets its fragments of one.
+// Where tiles lie, and how a warpgroup gets its fragments of one: from shared memory, by addresses of the
+// thread's part.
 struct DenseTiles {
   const bf16* tiles;
 
@@ -64,11 +65,17 @@ struct DenseTiles {
   __device__ const void* tile(int64_t index) const { return tiles + index * (kTileBytes / 2); }
   __device__ const void* scale(int64_t) const { return nullptr; }
 
-  __device__ static void fragments(const uint8_t* tile, const uint8_t*, uint32_t (&a)[4][4]) {
+  // Where in a tile, and in its scales, a thread's part lies.
+  __device__ static int of_thread() {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    return (warp * 4 * 32 + lane) * 16;
+  }
+  __device__ static int scale_of_thread() { return 0; }
+
+  __device__ static void fragments(uint32_t at, uint32_t, uint32_t (&a)[4][4]) {
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
-      const auto v = *reinterpret_cast<const uint4*>(tile + ((warp * 4 + s) * 32 + lane) * 16);
+      const uint4 v = ptx::load_shared_16(at + s * 512);
       a[s][0] = v.x, a[s][1] = v.y, a[s][2] = v.z, a[s][3] = v.w;
     }
   }
@@ -84,11 +91,13 @@ struct Mxfp4Tiles {
   __device__ const void* tile(int64_t index) const { return tiles + index * kTileBytes; }
   __device__ const void* scale(int64_t index) const { return scales + index * kScaleBytes; }
 
-  __device__ static void fragments(const uint8_t* tile, const uint8_t* scale, uint32_t (&a)[4][4]) {
-    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-    const auto words = *reinterpret_cast<const uint4*>(tile + (warp * 32 + lane) * 16);
+  __device__ static int of_thread() { return threadIdx.x % 128 * 16; }
+  __device__ static int scale_of_thread() { return threadIdx.x % 128 / 4 * 4; }
+
+  __device__ static void fragments(uint32_t at, uint32_t scale_at, uint32_t (&a)[4][4]) {
+    const uint4 words = ptx::load_shared_16(at);
     uint32_t of[4];
-    unpack_scales(*reinterpret_cast<const uint32_t*>(scale + (warp * 8 + lane / 4) * 4), of);
+    unpack_scales(ptx::load_shared_4(scale_at), of);
     unpack_fragment(words.x, of[0], of[2], a[0]);
     unpack_fragment(words.y, of[0], of[2], a[1]);
     unpack_fragment(words.z, of[1], of[3], a[2]);
@@ -203,57 +212,76 @@ __device__ void multiply_item(const Item& item, const Ring<S, Tiles>& ring, Turn
   constexpr int kTiles = S::kDepth * S::kGroupsEach, kSets = kTiles == 3 ? 3 : 2;
   constexpr int kStagesAtOnce = kTiles == 1 ? 2 : 1;
   static_assert(kTiles * kStagesAtOnce % kSets == 0, "every stage begins with the first set");
+  using Here             = Ring<S, Tiles>;
   const int warpgroup    = threadIdx.x / 128;
   const bool first_lane  = threadIdx.x % 32 == 0;
-  const uint8_t* weights = ring.weights(0, warpgroup);
-  const uint8_t* scales  = ring.scales(0, warpgroup);
-  const uint64_t x       = ptx::swizzled_operand(ptx::shared_address(ring.x(0)));
+  const uint32_t full    = ptx::kept(ptx::shared_address(ring.full));
+  const uint32_t empty   = ptx::kept(ptx::shared_address(ring.empty));
+  const uint32_t weights = ptx::kept(ptx::shared_address(ring.weights(0, warpgroup) + Tiles::of_thread()));
+  const uint32_t scales =
+      ptx::kept(ptx::shared_address(ring.scales(0, warpgroup) + Tiles::scale_of_thread()));
+  const uint64_t x = ptx::kept(ptx::swizzled_operand(ptx::shared_address(ring.x(0))));
+#pragma unroll
+  for (int m = 0; m < S::kGroupsEach; ++m)
+#pragma unroll
+    for (float& sum : d[m]) sum = 0;
 
+  // Of the running stage.
+  uint32_t weights_here = 0, scales_here = 0;
+  uint64_t x_here        = 0;
+  const auto begin_stage = [&] {
+    ptx::mbarrier_wait(full + turn.stage * 8, turn.parity);
+    weights_here = weights + turn.stage * (S::kGroups * Here::kWeightBytes);
+    scales_here  = scales + turn.stage * (S::kGroups * Here::kScaleBytes);
+    // The shuffle tells the compiler that all lanes have the same: wgmma wants it in a uniform register, and
+    // what follows from one that is there stays there.
+    x_here = ptx::bytes_on(x, __shfl_sync(~0u, turn.stage, 0) * Here::kXBytes);
+  };
   uint32_t a[kSets][4][4];
   // Starts the products of tile `i` of a stage for group m, with fragments in a[set].
-  const auto start = [&](int k, int i, int m, int set) {
-    const int from = turn.stage * S::kGroups * S::kDepth + m * S::kWarpgroups * S::kDepth + i;  // in tiles
-    Tiles::fragments(weights + from * Tiles::kTileBytes, scales + from * Tiles::kScaleBytes, a[set]);
-    const uint64_t b = ptx::bytes_on(x, turn.stage * Ring<S, Tiles>::kXBytes + i * S::kSlabBytes);
+  const auto start = [&](int i, int m, int set) {
+    const int tile = m * S::kWarpgroups * S::kDepth + i;  // of the warpgroup's in this stage
+    Tiles::fragments(weights_here + tile * Tiles::kTileBytes, scales_here + tile * Tiles::kScaleBytes,
+                     a[set]);
     ptx::wgmma_fence();
 #pragma unroll
     for (int s = 0; s < 4; ++s)
-      ptx::wgmma(d[m], a[set][s], ptx::bytes_on(b, 32 * s), s > 0 || k + i > item.begin);
+      ptx::wgmma(d[m], a[set][s], ptx::bytes_on(x_here, i * S::kSlabBytes + 32 * s), true);
     ptx::wgmma_commit();
   };
-  uint64_t* done = nullptr;  // `empty` of the stage whose last products are under way
-  int k          = item.begin;
+  int done = -1;  // the stage whose last products are under way
+  int k    = item.begin;
   for (; k + S::kDepth * kStagesAtOnce <= item.end; k += S::kDepth * kStagesAtOnce) {
 #pragma unroll
     for (int of = 0; of < kStagesAtOnce; ++of) {
-      ptx::mbarrier_wait(&ring.full[turn.stage], turn.parity);
+      begin_stage();
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         const int set = (of + tile) % kSets, before = (set + kSets - 1) % kSets;
-        start(k + of * S::kDepth, tile / S::kGroupsEach, tile % S::kGroupsEach, set);
+        start(tile / S::kGroupsEach, tile % S::kGroupsEach, set);
         ptx::wgmma_wait<1>();  // the tile before this one is done
 #pragma unroll
         for (int s = 0; s < 4; ++s) ptx::settle(a[before][s]);
-        if (tile == 0 && done && first_lane) ptx::mbarrier_arrive(done);
+        if (tile == 0 && done >= 0 && first_lane) ptx::mbarrier_arrive(empty + done * 8);
       }
-      done = &ring.empty[turn.stage];
+      done = turn.stage;
       turn.next();
     }
   }
   ptx::wgmma_wait<0>();
-  if (done && first_lane) ptx::mbarrier_arrive(done);
+  if (done >= 0 && first_lane) ptx::mbarrier_arrive(empty + done * 8);
 
   if (k < item.end) {  // less than that is left, in one stage
-    ptx::mbarrier_wait(&ring.full[turn.stage], turn.parity);
+    begin_stage();
     for (int i = 0; k + i < item.end; ++i)
 #pragma unroll
       for (int m = 0; m < S::kGroupsEach; ++m) {
-        start(k, i, m, 0);
+        start(i, m, 0);
         ptx::wgmma_wait<0>();
 #pragma unroll
         for (int s = 0; s < 4; ++s) ptx::settle(a[0][s]);
       }
-    if (first_lane) ptx::mbarrier_arrive(&ring.empty[turn.stage]);
+    if (first_lane) ptx::mbarrier_arrive(empty + turn.stage * 8);
     turn.next();
   }
 #pragma unroll

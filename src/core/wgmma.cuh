@@ -1,13 +1,12 @@
 // wgmma: a warpgroup (four warps, the first a multiple of four) multiplies on the tensor cores while its
 // threads go on (PTX ISA section 9.7.15, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a only).
 //
-//   d (64 x N, fp32) (+)= a (64 x 16) b (16 x N)     a, b bf16; b from shared memory, a from there or
-//   registers
+//   d (64 x N, fp32) (+)= a (64 x 16) b (16 x N)     a, b bf16; b from shared memory, a from there or from
+//                                                    registers
 //
 // With warp w of the warpgroup, g = lane / 4 and t = lane % 4, a thread has
-//   d  row 16 w + g (d[4 j], d[4 j + 1]) and row 16 w + g + 8 (d[4 j + 2], d[4 j + 3]) of columns 8 j + 2 t
-//   and
-//      8 j + 2 t + 1: N / 2 numbers
+//   d  row 16 w + g (d[4 j], d[4 j + 1]) and row 16 w + g + 8 (d[4 j + 2], d[4 j + 3])
+//      of columns 8 j + 2 t and 8 j + 2 t + 1: N / 2 numbers
 //   a  what it has of a fragment of mma_16x8x16 (core/ptx.cuh), for the rows 16 w .. 16 w + 16
 //
 // The order of things: wgmma_fence(); any number of products; wgmma_commit(); ... wgmma_wait<n>(). Between a

@@ -8,12 +8,11 @@
 //   bf16   [4 warps][4 steps][32 lanes][16 bytes]  warp w has rows 16 w .. 16 w + 16, step s columns
 //          16 s .. 16 s + 16; the 16 bytes are a[0] .. a[3].                                 8 KiB a tile
 //   MXFP4  [4 warps][32 lanes][16 bytes]           word s of the 16 bytes are the 8 weights of a[0] .. a[3]
-//   in
-//          step s, in the order of bits of kernels/mxfp4_fragment.cuh.                        2 KiB a tile
+//          in step s, in the order of bits of kernels/mxfp4_fragment.cuh.                    2 KiB a tile
 //          scales [4 warps][8 g][4 bytes]          rows g and g + 8 of the warp, for each the two blocks of
-//          32 columns: (g, first), (g, second), (g + 8, first), (g + 8, second).              128 bytes a
-//          tile A scale's byte is its E8M0 code e less `exponent`, plus 126: bits of a bf16 exponent, with
-//          the 2^126 that unpacking wants (mxfp4_fragment.cuh). So e - exponent is 0 to 128.
+//          32 columns: (g, first), (g, second), (g + 8, first), (g + 8, second).         128 bytes a tile
+//          A scale's byte is its E8M0 code e less `exponent`, plus 126: bits of a bf16 exponent, with the
+//          2^126 that unpacking wants (mxfp4_fragment.cuh). So e - exponent is 0 to 128.
 //
 // What is computed in pairs lies in rows g and g + 8 of one lane. RowOrder says which row of the checkpoint
 // packed row p is.

@@ -221,13 +221,13 @@ __device__ inline uint4 load_shared_16(uint32_t from) {
                : "memory");
   return v;
 }
-__device__ inline void store_shared(uint32_t to, float x) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
-}
 __device__ inline uint32_t load_shared_4(uint32_t from) {
   uint32_t v;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
   return v;
+}
+__device__ inline void store_shared_4(uint32_t to, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
 }
 
 // ---- some warps of a block meet ----
@@ -325,10 +325,11 @@ __device__ inline uint32_t to_e4m3(float first, float second) {
 
 // ---- registers ----
 
-// No instruction. The compiler takes `x` for something new, and keeps it, where it would make an address or
-// the like once more wherever it is used, in some instructions each time.
+// No instruction. The compiler keeps `x` in registers from here on, as it can't know what it is. Otherwise it
+// may make an address anew at every use, in some instructions each time.
 template <class T>
 __device__ inline T kept(T x) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   if constexpr (sizeof(T) == 8)
     asm volatile("" : "+l"(x));
   else

@@ -35,7 +35,7 @@ constexpr int exponent_of(int largest) { return std::max(0, largest - 128); }
 void pack_experts(View<const uint8_t, 4> blocks, View<const uint8_t, 3> scales, RowOrder order, int exponent,
                   uint8_t* tiles, uint8_t* packed_scales, StreamRef stream);
 
-// ---- products: T from 0 to 8, T top_k up to 32, weights of up to 2880 columns ----
+// ---- products: T from 0 to 8, T top_k up to 32, weights of up to 2880 columns and under 2^17 rows ----
 
 inline constexpr int64_t kMostFewColumns = 2880;  // of weights, w.depth
 

@@ -12,14 +12,14 @@
 //
 // bytes   17/32 a weight; the rows, once for each block, from L2
 // instructions  for 32 weights of a lane 52 to unpack, 4 HMMA, and 9 (strips of two groups of 16 rows) to 14
-//         (of one) to load, count and hand over. That keeps an H200 busy for two thirds of the time that the
-//         weights take from memory, and the two overlap, but not fully.
-// what is left  of 13.5 us of a token's first layer (of 7.9 at the rate of the memory) one goes by until the
-//         ids are there and weights asked for, and two until the first strip is: it comes to all at once.
-//         Multiprocessors of some GPCs get theirs at 0.7 times the rate of others, from the first strip to
-//         the last, and an equal part for each means to wait for those. More of it under way (a ring in
-//         shared memory, prefetches to L2) and smaller blocks, more of them than there is room for, gained
-//         nothing.
+//         (of one) to load, count and hand over: half to two thirds of the time that the weights take from
+//         memory, if an H200's schedulers issue all the time
+// what is left  A token's first layer takes 13.5 us, of which memory needs 7.9. 1 us goes by until the ids
+// are
+//         there and weights asked for, 2.4 more until the median block has its first strip: all want theirs
+//         at once. After that some multiprocessors (two GPCs, by the pattern of their numbers) take 1.4 times
+//         as long for a strip as others, and an equal part for each means to wait for those. A ring in shared
+//         memory and more blocks than there is room for gained nothing; prefetches to L2 cost.
 #include <cuda_bf16.h>
 
 #include "core/launch.cuh"
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(32 * kParts + 32, kBlocks)
           for (int i = 0; i < kGroups; ++i)
 #pragma unroll
             for (int half = 0; half < 2; ++half)
-              ptx::store_shared(to + (next * kStride + i * 16 + half * 8) * 4, sum[i][2 * half + next]);
+              ptx::store_shared_4(to + (next * kStride + i * 16 + half * 8) * 4, sum[i][2 * half + next]);
       ptx::mbarrier_arrive(barrier);
       ++n;
     };
@@ -415,6 +415,8 @@ void launch(View<const bf16, 2> x, View<const int32_t, 2> experts, const PackedE
                 "experts of few rows: experts [T, top_k] are contiguous, at most 8 tokens and 32 in all");
   FATHOM_EXPECT(x.stride(1) == 1 && x.stride(0) % 8 == 0 && x.extent(1) % 8 == 0 && x.extent(1) <= w.depth,
                 "experts of few rows: rows of whole 16 bytes, at most w.depth columns");
+  // Under 2^17 rows are under 2^13 strips of an expert, and all slots' strips times those, 2^31: Divisor is
+  // exact.
   FATHOM_EXPECT(w.bias != nullptr && w.depth <= kMostFewColumns && w.rows < 1 << 17,
                 "experts of few rows: with biases, at most 2880 columns, and under 2^17 rows");
   if (experts.size() == 0 || w.rows == 0) return;
@@ -435,7 +437,11 @@ void experts_up_few(View<const bf16, 2> x, View<const int32_t, 2> experts, const
                     a.extent(1) == w1.rows / 2 && a.contiguous(),
                 "experts_up_few: x is [T, H], a [T top_k, units], contiguous");
   launch(x, experts, w1,
-         Up{.top_k = Divisor(experts.extent(1)), .limit = limit, .alpha = alpha, .a = a.data()}, stream);
+         Up{.top_k = Divisor(std::max<int64_t>(1, experts.extent(1))),
+            .limit = limit,
+            .alpha = alpha,
+            .a     = a.data()},
+         stream);
 }
 
 void experts_down_few(View<const bf16, 2> a, View<const int32_t, 2> experts, View<const float, 2> weights,

@@ -222,9 +222,11 @@ __device__ void multiply_item(const Item& item, const Ring<S, Tiles>& ring, Turn
       ptx::kept(ptx::shared_address(ring.scales(0, warpgroup) + Tiles::scale_of_thread()));
   const uint64_t x = ptx::kept(ptx::swizzled_operand(ptx::shared_address(ring.x(0))));
 #pragma unroll
-  for (int m = 0; m < S::kGroupsEach; ++m)
+  for (int m = 0; m < S::kGroupsEach; ++m) {
 #pragma unroll
     for (float& sum : d[m]) sum = 0;
+    ptx::settle(d[m]);
+  }
 
   // Of the running stage.
   uint32_t weights_here = 0, scales_here = 0;

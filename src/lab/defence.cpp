@@ -134,6 +134,8 @@ std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudi
   return std::nullopt;
 }
 
+bool late_too_often(int late, int64_t samples) { return late > std::max<int64_t>(2, samples / 20); }
+
 void wait_until_quiet() {
   constexpr int64_t kLongest = 300'000'000;
   const int64_t give_up      = now_ns(measure::Clock::wall) + kLongest;

@@ -38,6 +38,12 @@ struct ThreadAudit {
 std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudit& before,
                                     const ThreadAudit& after);
 
+// Of `samples`, behind `late` the GPU was busy for longer than it takes the host to look. The host's clock
+// says so, and a host thread that is descheduled for 20 us sees it too: twice, or once in 20 samples, prove
+// nothing. Who leaves work behind does so in every sample, or in every sample with new inputs; who does so in
+// one of 20 gains nothing by it.
+bool late_too_often(int late, int64_t samples);
+
 // Waits until no other thread of this process uses CPU (a library's workers spin for a while after a call);
 // at most 0.3 s.
 void wait_until_quiet();

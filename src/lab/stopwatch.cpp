@@ -97,13 +97,12 @@ class GpuStopwatch final : public Stopwatch {
     if (sample.clock_hz > 0) clocks_hz_.push_back(sample.clock_hz);
     Reading reading{
         .clock_ns = sample.ns, .wall_ns = sample.ns, .cycles = sample.ns * 1e-9 * sample.clock_hz};
-    if (sample.waited)
+    if (sample.waited) {
       reading.caught = Caught{Outcome::invalid, "declared_sync",
                               "the call waits for the GPU: declare .syncs, or its time is the host's"};
-    // Nothing but the harness's stream may be busy after its last event. The host's clock says when the rest
-    // is idle, and who is put aside for 20 us sees it late.
-    else if (sample.late_ns > std::max(20e3, 0.05 * sample.ns)) {
-      reading.doubtful = true;
+    } else if (sample.late_ns > std::max(20e3, 0.05 * sample.ns)) {
+      // Nothing but the harness's stream may be busy after its last event.
+      reading.late = true;
       reading.caught =
           Caught{Outcome::invalid, "all_streams",
                  fmt::format("the GPU went on for {:.0f} us after the call's last event: work on another "

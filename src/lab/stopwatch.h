@@ -24,7 +24,7 @@ class Stopwatch {
     double clock_ns = 0, wall_ns = 0;  // of all calls together, by the experiment's clock and by the wall's
     double cycles                = 0;  // of a GPU's multiprocessors; 0: not known
     std::optional<Caught> caught = {};
-    bool doubtful                = false;  // a host that was busy elsewhere looks like what was caught
+    bool late = false;  // what was caught may be a host that was busy: see late_too_often()
   };
   // Times `calls`, which makes the calls of one sample of `variant` with the workers of `pool`. `first`: the
   // process has not made such a call before.

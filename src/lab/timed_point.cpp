@@ -273,26 +273,24 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   };
   events_.phase(info(entry).id, phase_, fraction_);
   nonce_ = (nonce_ + 1) & 0xFFFF;
-  // Who leaves work behind does so each time; a host that was busy elsewhere is not so three times in a row.
-  constexpr int kLooks = 3;
-  Stopwatch::Reading reading;
-  for (int looks = 0; looks == 0 || (reading.doubtful && looks < kLooks); ++looks) {
-    for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
-    if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
-    reading = stopwatch_->time(
-        info(entry), on.pool,
-        [&] {
-          for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
-          if (entry.role == Role::heavier_clone) stopwatch_->extra_work(extra_ns_);
-        },
-        !entry.called);
-    entry.called = true;
-  }
+  for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
+  if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
+  const Stopwatch::Reading reading = stopwatch_->time(
+      info(entry), on.pool,
+      [&] {
+        for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
+        if (entry.role == Role::heavier_clone) stopwatch_->extra_work(extra_ns_);
+      },
+      !entry.called);
+  entry.called     = true;
   const auto share = static_cast<double>(calls);
   entry.clock_ns.push_back(reading.clock_ns / share);
   entry.wall_ns.push_back(reading.wall_ns / share);
   entry.cycles.push_back(reading.cycles / share);
-  entry.caught = reading.caught;
+  entry.late += reading.late;
+  const bool excused =
+      reading.late && !options_.run.cold_start && !late_too_often(entry.late, std::ssize(entry.wall_ns));
+  if (!excused) entry.caught = reading.caught;
   if (entry.caught) return;
 
   for (int s = 0; s < set_count && !entry.caught; ++s) {
@@ -486,6 +484,9 @@ void TimedPoint::run_rounds() {
   noise_ = to_map(measure::growth(before, measure::read_noise()));
   noise_.merge(stopwatch_->telemetry());
   if (redone > 0) noise_["throttled_rounds_redone"] = redone;
+  int late = 0;
+  for (const Entry& entry : entries_) late += entry.late;
+  if (late > 0) noise_["late_samples"] = late;
 }
 
 void TimedPoint::compare_whole_outputs() {

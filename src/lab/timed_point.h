@@ -85,10 +85,12 @@ class TimedPoint {
     std::map<std::string, double> largest_tolerance;  // by output
     int64_t prepare_ns = -1;
     bool called        = false;  // by this process, before
+    int late           = 0;      // of the samples
     void forget_samples() {
       clock_ns.clear();
       wall_ns.clear();
       cycles.clear();
+      late = 0;
     }
     void forget_last_sample() {
       clock_ns.pop_back();

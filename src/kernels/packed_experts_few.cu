@@ -14,12 +14,11 @@
 // instructions  for 32 weights of a lane 52 to unpack, 4 HMMA, and 9 (strips of two groups of 16 rows) to 14
 //         (of one) to load, count and hand over: half to two thirds of the time that the weights take from
 //         memory, if an H200's schedulers issue all the time
-// what is left  A token's first layer takes 13.5 us, of which memory needs 7.9. 1 us goes by until the ids
-// are
-//         there and weights asked for, 2.4 more until the median block has its first strip: all want theirs
-//         at once. After that some multiprocessors (two GPCs, by the pattern of their numbers) take 1.4 times
-//         as long for a strip as others, and an equal part for each means to wait for those. A ring in shared
-//         memory and more blocks than there is room for gained nothing; prefetches to L2 cost.
+// what is left  of 13.5 us for a token's first layer, of which memory needs 7.9: 1 us until the ids are there
+//         and weights asked for, 2.4 more until the median block has its first strip, as all want theirs at
+//         once. On half of the multiprocessors one block, never two, is through its first two strips 4 us
+//         later than most, and the others have ended when it does its last. A ring in shared memory and more
+//         blocks than there is room for gained nothing; prefetches to L2 cost.
 #include <cuda_bf16.h>
 
 #include "core/launch.cuh"

@@ -97,9 +97,12 @@ class GpuStopwatch final : public Stopwatch {
     if (sample.clock_hz > 0) clocks_hz_.push_back(sample.clock_hz);
     Reading reading{
         .clock_ns = sample.ns, .wall_ns = sample.ns, .cycles = sample.ns * 1e-9 * sample.clock_hz};
+    const auto left = device_.left_behind();
     if (sample.waited) {
       reading.caught = Caught{Outcome::invalid, "declared_sync",
                               "the call waits for the GPU: declare .syncs, or its time is the host's"};
+    } else if (left) {
+      reading.caught = Caught{Outcome::invalid, "l2_persistence", "after the call: " + *left};
     } else if (sample.late_ns > std::max(20e3, 0.05 * sample.ns)) {
       // Nothing but the harness's stream may be busy after its last event.
       reading.late = true;
@@ -109,8 +112,6 @@ class GpuStopwatch final : public Stopwatch {
                              "stream that the harness's stream does not wait for",
                              sample.late_ns / 1e3)};
     }
-    if (const auto left = device_.left_behind(); left && !reading.caught)
-      reading.caught = Caught{Outcome::invalid, "l2_persistence", "after the call: " + *left};
     if (variant.persisting_l2 > 0) device_.set_aside_l2(0);
     return reading;
   }

@@ -21,19 +21,19 @@ demo: build  ## build, measure this machine, let the model answer, run the quick
 	$(FATHOM) generate --prompt "What is 1234 + 5678?"
 	@tools/quick_report $(FATHOM) artifacts
 
-test:  ## build everything and run every test; the last line counts passed, failed, skipped
+test:  ## build the tests beside the program and run every one; the last line counts passed, failed, skipped
 	tools/install_packages packages.txt packages-test.txt
-	cmake --preset dev
-	cmake --build --preset dev --parallel $(JOBS)
-	@tools/run_tests dev
+	cmake --preset test
+	cmake --build --preset test --parallel $(JOBS)
+	@tools/run_tests test
 
-cuda:  ## build build/cuda/fathom with its GPU half (needs nvcc)
-	tools/install_packages packages.txt packages-test.txt
+cuda:  ## add the GPU half to build/release/fathom (needs nvcc)
+	tools/install_packages packages.txt
 	cmake --preset cuda
 	cmake --build --preset cuda --parallel $(JOBS)
 
 bundle: cuda  ## dist/fathom.tar.gz: the program and its libraries, for a GPU host without our packages
-	tools/bundle build/cuda adversarial_test
+	tools/bundle build/release
 
 install: build  ## install the program under PREFIX (/usr/local), staged under DESTDIR if set
 	cmake --install build/release --prefix $(PREFIX)

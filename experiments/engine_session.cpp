@@ -10,14 +10,13 @@
 #include <thread>
 #include <utility>
 
-#include "cli/bundled_model.h"
-#include "cli/usage.h"
 #include "core/expect.h"
 #include "core/rng.h"
 #include "engine/engine.h"
+#include "load/arrivals.h"
 #include "measure/statistics.h"
+#include "model/bundled_model.h"
 #include "model/harmony.h"
-#include "serve/arrivals.h"
 
 namespace fathom::lab::engine_session {
 namespace {
@@ -36,12 +35,10 @@ T value_or_throw(Result<T> result) {
 }
 
 Bundled open() {
-  std::string folder;
-  try {
-    folder = cli::model_folder("").string();
-  } catch (const cli::UsageError&) {
+  const auto found = model::bundled_model_folder();
+  if (!found)
     throw Unavailable("needs_model", "the bundled one, models/tiny in the source tree or beside the program");
-  }
+  const std::string folder = found->string();
   Bundled bundled{.checkpoint = value_or_throw(model::Checkpoint::open(folder)),
                   .grammar    = value_or_throw(model::TaskGrammar::load(folder + "/tasks.toml"))};
   FATHOM_EXPECT(bundled.checkpoint.tokenizer && bundled.checkpoint.harmony,
@@ -51,13 +48,13 @@ Bundled open() {
   return bundled;
 }
 
-// One replay at work. Listeners run on engines' threads.
+// One replay. Listeners run on the engines' threads.
 class Run {
  public:
   explicit Run(std::unique_ptr<engine::Generator> generator) : generator_(std::move(generator)) {}
   ~Run() {
     const std::lock_guard lock(mutex_);
-    over_ = true;
+    cut_short_ = true;
   }
 
   Seen play(std::vector<Asked> asked) {
@@ -85,13 +82,13 @@ class Run {
     const double duration_s = seconds_between(start_, Clock::now());
     lock.unlock();
     FATHOM_EXPECT(error_.empty(), "a request of the workload failed: " + error_);
-    // Its counters are complete once it is empty.
-    FATHOM_EXPECT(generator_->drain(std::chrono::seconds(10)), "what has answered everybody is empty");
+    // Its counters are complete once it is drained.
+    FATHOM_EXPECT(generator_->drain(std::chrono::seconds(10)), "the engine drains after the last answer");
     seen_.stats   = generator_->stats();
-    seen_.summary = serve::summarize(seen_.requests, duration_s);
+    seen_.summary = load::summarize(seen_.requests, duration_s);
     if (!submits_s_.empty()) seen_.submit_s = measure::median(submits_s_);
-    if (looks_ > 0)
-      seen_.pages /= static_cast<double>(looks_), seen_.places_used /= static_cast<double>(looks_);
+    if (samples_ > 0)
+      seen_.pages /= static_cast<double>(samples_), seen_.slots_used /= static_cast<double>(samples_);
     return std::move(seen_);
   }
 
@@ -104,18 +101,18 @@ class Run {
                             .max_tokens = asked.max_tokens,
                             .priority   = asked.priority};
     if (!asked.exactly) request.stop_ids = model.eos_ids;
-    serve::RequestRecord& record = seen_.requests[i];
-    record.scheduled_s           = asked.at_s;
-    record.input_tokens          = static_cast<int64_t>(asked.prompt.size());
-    const TimePoint before       = Clock::now();
-    record.sent_s                = seconds_between(start_, before);
+    load::RequestRecord& record = seen_.requests[i];
+    record.scheduled_s          = asked.at_s;
+    record.input_tokens         = static_cast<int64_t>(asked.prompt.size());
+    const TimePoint before      = Clock::now();
+    record.sent_s               = seconds_between(start_, before);
     const auto taken =
-        generator_->submit(std::move(request), [this, i](const engine::Progress& p) { note(i, p); });
+        generator_->submit(std::move(request), [this, i](const engine::RequestOutput& p) { note(i, p); });
     submits_s_.push_back(seconds_between(before, Clock::now()));
     if (const auto* refused = std::get_if<engine::Refusal>(&taken)) {
-      // A full queue is an answer; anything else is a mistake of the experiment.
+      // A full queue is a valid reply; any other refusal is an error of the experiment.
       FATHOM_EXPECT(refused->reason == engine::Refusal::Reason::queue_full, refused->message);
-      record.state   = serve::RequestRecord::State::failed;
+      record.state   = load::RequestRecord::State::failed;
       record.ended_s = seconds_between(start_, Clock::now());
       record.error   = refused->message;
       const std::lock_guard lock(mutex_);
@@ -123,23 +120,23 @@ class Run {
     }
   }
 
-  void note(size_t i, const engine::Progress& progress) {
+  void note(size_t i, const engine::RequestOutput& progress) {
     const double now_s = seconds_between(start_, Clock::now());
     const std::lock_guard lock(mutex_);
-    if (over_) return;
-    serve::RequestRecord& record = seen_.requests[i];
+    if (cut_short_) return;
+    load::RequestRecord& record = seen_.requests[i];
     for (const engine::Sampled& token : progress.tokens) seen_.outputs[i].push_back(token.id);
     record.output_tokens = static_cast<int64_t>(seen_.outputs[i].size());
     if (!progress.tokens.empty()) {
       if (record.content_s.empty()) live_.push_back(i);
       record.content_s.push_back(now_s);
-      look();
+      sample();
     }
     if (!progress.finish) return;
     seen_.cached_tokens[i] = progress.cached_tokens;
     std::erase(live_, i);
     record.ended_s = now_s;
-    record.state   = serve::RequestRecord::State::completed;
+    record.state   = load::RequestRecord::State::completed;
     using enum engine::FinishReason;
     if (*progress.finish != stop && *progress.finish != length)
       error_ = progress.error.empty() ? engine::name_of(*progress.finish) : progress.error;
@@ -147,9 +144,9 @@ class Run {
     changed_.notify_all();
   }
 
-  // A token of a sequence takes a place in the pages of layers that see all, and one in those of layers that
-  // see a window, as long as it lies in it.
-  void look() {
+  // A token takes a slot in the pages of layers with full attention, and a slot in those of layers with a
+  // window while it lies in the window.
+  void sample() {
     const engine::GeneratorStats stats = generator_->stats();
     seen_.peak_running                 = std::max(seen_.peak_running, stats.running);
     seen_.peak_pages                   = std::max(seen_.peak_pages, stats.pages_in_use);
@@ -157,10 +154,10 @@ class Run {
     const int64_t window = bundled().checkpoint.config.sliding_window;
     for (const size_t i : live_) {
       const int64_t tokens = seen_.requests[i].input_tokens + seen_.requests[i].output_tokens;
-      seen_.places_used += static_cast<double>(tokens + std::min(tokens, window));
+      seen_.slots_used += static_cast<double>(tokens + std::min(tokens, window));
     }
     seen_.pages += static_cast<double>(stats.pages_in_use);
-    ++looks_;
+    ++samples_;
   }
 
   TimePoint start_;
@@ -169,12 +166,12 @@ class Run {
   std::condition_variable changed_;
   // Under mutex_.
   Seen seen_;
-  std::vector<size_t> live_;  // that have had a token and not their last
-  int64_t looks_ = 0;
-  size_t ended_  = 0;
-  bool over_     = false;  // a replay that was cut short, and its generator about to end
-  std::string error_;      // of the last request that came to no end of its own
-  // Last, so that it ends first: its listeners use the rest.
+  std::vector<size_t> live_;  // have had a token, but not their last
+  int64_t samples_ = 0;
+  size_t ended_    = 0;
+  bool cut_short_  = false;  // the replay was cut short and its generator is about to end
+  std::string error_;        // of the last request that failed
+  // The last member, so that it is destroyed first: its listeners use the others.
   std::unique_ptr<engine::Generator> generator_;
 };
 
@@ -250,8 +247,8 @@ Workload answers_of_many_lengths(int64_t count) {
 
 Metrics usual_metrics(const Seen& seen) {
   Metrics metrics;
-  const serve::LoadSummary& s = seen.summary;
-  const auto times            = [&](const std::string& name, const serve::Distribution& of) {
+  const load::Summary& s = seen.summary;
+  const auto times       = [&](const std::string& name, const load::Distribution& of) {
     for (const int p : {50, 95, 99})
       if (const auto value = of.percentile(p))
         metrics[fmt::format("{}_p{}_ns", name, p)] = {*value * 1e9, "lower"};
@@ -283,7 +280,7 @@ void count_graphs(const Seen& seen, Metrics& metrics) {
 
 Start engine_of(const engine::EngineConfig& config) {
   if (config.gpu)
-    if (const Status can = engine::gpu_can_run(bundled().checkpoint); !can)
+    if (const Status can = engine::gpu_can_run(bundled().checkpoint, DeviceId{}); !can)
       throw Unavailable("needs_cuda", can.error().message);
   return [config] { return value_or_throw(engine::Engine::start(bundled().checkpoint, config)); };
 }
@@ -304,7 +301,7 @@ double saturation_rps(const Start& start, const Workload& workload) {
 
 void arrive(std::vector<Asked>& asked, double rps, uint64_t seed) {
   const auto times =
-      serve::arrival_times({.request_rate = rps, .seed = seed}, static_cast<int64_t>(asked.size()));
+      load::arrival_times({.request_rate = rps, .seed = seed}, static_cast<int64_t>(asked.size()));
   for (size_t i = 0; i < asked.size(); ++i) asked[i].at_s = times[i];
 }
 

@@ -1,13 +1,13 @@
 // gpt-oss's attention over a paged cache, for the GPU experiments of several chapters: 64 query heads in
 // groups of 8 over 8 key-value heads of 64 numbers, with sinks and with or without a window
-// (kernels/attention.h has the formula, kernels/kv_tiles.h the cache).
+// (kernels/attention/attention.h has the formula, kernels/attention/paged_kv_cache.h the cache).
 #pragma once
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
-#include "kernels/kv_tiles.h"
-#include "lab/forward.h"
+#include "cuda/stream.h"
+#include "kernels/attention/paged_kv_cache.h"
+#include "lab/problem_fwd.h"
 
 namespace fathom::lab::paged_attention {
 
@@ -29,9 +29,9 @@ struct DecodeRows {
   View<bf16, 3> out;                 // S x kHeads x kHeadDim
 
   DecodeRows(const Point& at, Arena& arena);
-  // Where so many bytes of the cache are read for each position in reach of a row.
+  // The cost when `bytes` of the cache are read for each position in a row's reach.
   Cost cost_of_reading(int64_t bytes) const;
-  void check_over(const kernels::KvTiles& kv, Checker& checker) const;
+  void check_over(const kernels::Bf16KvPages& kv, Checker& checker) const;
 
   int64_t reach() const { return window > 0 && window < context ? window : context; }
   kernels::PagedRows rows() const { return {.positions = positions, .sequence = sequence, .pages = pages}; }

@@ -1,5 +1,5 @@
-// What paged_attention.h declares, and the reference: attention of one row and query head in double, and how
-// far from it the result of a kernel may be.
+// Definitions of paged_attention.h, and the reference: attention of one row and query head in double, with
+// the tolerance of a kernel's result.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "experiments/paged_attention.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::paged_attention {
 
 struct PagedHead {
-  kernels::KvTiles kv;
+  kernels::Bf16KvPages kv;
   const int32_t* pages;  // of the sequence
-  int64_t head;          // of keys and values
+  int64_t head;          // key-value head
 };
 
 class RowReference {
@@ -24,36 +24,35 @@ class RowReference {
   // q has 64 numbers; positions first .. last are in reach, none where last < first.
   RowReference(const bf16* q, const PagedHead& from, double scale, double sink, int64_t first, int64_t last)
       : from_(from), first_(first) {
-    double most = sink, total = 0;
+    double max_score = sink, total = 0;
     for (int64_t j = first; j <= last; ++j) {
       const bf16* keys = from.kv.keys(from.pages[j / kernels::kTile], from.head);
       double score = 0, size = 0;
       for (int64_t d = 0; d < kernels::kHeadDim; ++d) {
         const double product = scale * static_cast<float>(q[d]) *
-                               static_cast<float>(keys[kernels::KvTiles::at(j % kernels::kTile, d)]);
+                               static_cast<float>(keys[kernels::Bf16KvPages::at(j % kernels::kTile, d)]);
         score += product;
         size += std::abs(product);
       }
       weights_.push_back(score);
       sizes_.push_back(size);
-      most = std::max(most, score);
+      max_score = std::max(max_score, score);
     }
-    for (double& weight : weights_) total += weight = std::exp(weight - most);
-    total += std::exp(sink - most);
+    for (double& weight : weights_) total += weight = std::exp(weight - max_score);
+    total += std::exp(sink - max_score);
     for (double& weight : weights_) weight /= total;
   }
 
-  // Of dimension d. Where weights meet values on the tensor cores they are rounded to bf16, each for itself:
-  // errors of that size add up like their squares. Beside it sums are in fp32, and an absolute error of a
-  // score is a relative one of its weight: hence 1 + size. Both as one magnitude in units of bf16's
-  // round-off, 2^16 of fp32's.
+  // Dimension d. For the tensor cores each weight is rounded to bf16: these errors are independent, so their
+  // squares add up. Sums are in fp32, and an absolute error of a score is a relative error of its weight:
+  // hence 1 + size. Both are one magnitude in units of bf16's round-off, which is 2^16 of fp32's.
   Sum at(int64_t d) const {
     double value = 0, squares = 0, absolute = 0;
     for (size_t i = 0; i < weights_.size(); ++i) {
       const int64_t j    = first_ + static_cast<int64_t>(i);
       const bf16* values = from_.kv.values(from_.pages[j / kernels::kTile], from_.head);
       const double term =
-          weights_[i] * static_cast<float>(values[kernels::KvTiles::at(j % kernels::kTile, d)]);
+          weights_[i] * static_cast<float>(values[kernels::Bf16KvPages::at(j % kernels::kTile, d)]);
       value += term;
       squares += term * term;
       absolute += std::abs(term) * (1 + sizes_[i]);
@@ -73,7 +72,7 @@ class RowReference {
 // out [T, kHeads, kHeadDim], an element at a time; reference(t, h) is a RowReference.
 template <class Reference>
 void check_rows(Checker& checker, View<bf16, 3> out, const Reference& reference) {
-  std::optional<RowReference> row;  // the last one asked for
+  std::optional<RowReference> row;  // of the last element
   int64_t row_t = -1, row_h = -1;
   checker.values("out", out, [&](int64_t t, int64_t h, int64_t d) {
     if (std::tie(row_t, row_h) != std::tie(t, h)) {
@@ -107,7 +106,7 @@ inline Cost DecodeRows::cost_of_reading(int64_t bytes) const {
           .flops   = 4.0 * static_cast<double>(in_reach) * kHeads * kHeadDim};
 }
 
-inline void DecodeRows::check_over(const kernels::KvTiles& kv, Checker& checker) const {
+inline void DecodeRows::check_over(const kernels::Bf16KvPages& kv, Checker& checker) const {
   check_rows(checker, out, [&](int64_t s, int64_t h) {
     return RowReference(&q(s, h, 0), {kv, pages.data() + s * pages.extent(1), h / kGroup}, kScale, sinks(h),
                         context - reach(), context - 1);

@@ -1,4 +1,4 @@
-"""The program as a person uses it: exit codes, streams, files, and what survives a kill.
+"""The command line: exit codes, streams, files, and the state after a kill.
 
 usage: cli_test.py FATHOM
 """
@@ -20,7 +20,7 @@ class Cli(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.artifacts = os.path.join(self.folder.name, "artifacts")
-        # Ceilings stay where they were measured; history goes to a place of its own.
+        # Keep the measured ceilings of this machine, but write the history to a folder of the test.
         self.env = dict(os.environ, FATHOM_HISTORY=os.path.join(self.folder.name, "history.sqlite"))
 
     def tearDown(self):
@@ -100,7 +100,7 @@ class Cli(unittest.TestCase):
         _, run = self.run_once()
         same = self.fathom("compare", str(run), str(run))
         self.assertEqual(same.returncode, 0, same.stdout + same.stderr)
-        # What a busy machine measures may be too vague to be worse than anything; these are not.
+        # On a busy machine the intervals may be too wide for a regression; these are made up to be narrow.
         record = json.loads((run / "results.json").read_text())
         point = record["experiments"][0]["points"][0]
         point["aa"] = {"lo": 0.999, "hi": 1.001, "advisory": False}
@@ -131,7 +131,7 @@ class Cli(unittest.TestCase):
         while time.time() < deadline and not finished:
             time.sleep(0.2)
             for path in pathlib.Path(self.artifacts).glob("*/results.json"):
-                finished = json.loads(path.read_text())["experiments"]  # whole whenever it is there
+                finished = json.loads(path.read_text())["experiments"]  # never half-written
         process.send_signal(signal.SIGKILL)
         process.wait()
         self.assertGreaterEqual(len(finished), 1)

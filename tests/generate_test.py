@@ -1,5 +1,5 @@
-"""`fathom generate`, `fathom chat` and `fathom model tokenize` as a person or a script uses them: on a model with
-random weights, and on the bundled one.
+"""`fathom generate`, `fathom chat` and `fathom model tokenize`, from scripts and on a terminal, with a model of
+random weights and with the bundled one.
 
 usage: generate_test.py FATHOM
 """
@@ -103,7 +103,7 @@ class GenerateFromIds(Folder):
                    for threads in (1, 2, 3)]
         self.assertEqual(outputs[0], outputs[1])
         self.assertEqual(outputs[0], outputs[2])
-        # The same tokens again, as a longer prompt: what was read one by one, and what was read at once.
+        # Logits of the same tokens decoded one by one and prefilled at once as a longer prompt.
         again = self.generate([5, 6, 7] + outputs[0][:20], "--ignore-eos", "--max-tokens", 20)["output_ids"]
         self.assertEqual(again, outputs[0][20:])
 
@@ -143,7 +143,7 @@ class GenerateFromIds(Folder):
             self.assertTrue(all(math.isfinite(x) for row in rows for x in row))
             self.assertEqual(rows[-1].index(max(rows[-1])), seen["output_ids"][0])
             self.generate(ids[:17], "--max-tokens", 1, "--logits", part)
-            self.assertEqual(read_npy(part), rows[:17])  # later tokens change nothing, not even a bit
+            self.assertEqual(read_npy(part), rows[:17])  # later tokens do not change a bit
             self.assertEqual(sorted(os.listdir(folder)), ["part.npy", "whole.npy"])
 
     def test_ids_to_read_where_there_is_no_tokenizer(self):
@@ -193,7 +193,7 @@ class GenerateFromText(Folder):
                         for flags in ((), ("--added-tokens",)))
         self.assertEqual(raw["prompt_ids"], added)
         self.assertLess(len(added), len(plain))
-        # What a user wrote never becomes a control token.
+        # A user's text never becomes a control token.
         self.assertNotIn(added[-1], plain)
         self.assertEqual(shown["prompt_ids"].count(added[-1]), 2)  # the ends of two messages
         text = fathom("generate", "--model", self.chatty, "--prompt", question, "--dry-run")
@@ -255,13 +255,13 @@ class Bundled(Folder):
             self.assertEqual(len(answers), 2, answers)
             return answers, [int(line.split(" tokens read")[0].split()[-1]) for line in log.splitlines()]
 
-        # What a prompt has in common with what went before is not read again, but for the page with its last token.
+        # The common prefix with earlier turns comes from the prefix cache, except for the page of the last token.
         again = ["", first, "/new", first, "/exit", "never asked"]
         answers, read = conversation(again)
         self.assertEqual(answers[0], answers[1])
         self.assertEqual(read, [alone, (alone - 1) % page + 1])
         self.assertEqual(conversation(again, "--no-prefix-cache"), (answers, [alone, alone]))
-        # The first turn without its analysis, and the second question; the system message and the first are there.
+        # Only the first turn without its analysis and the second question are computed; the rest is cached.
         answers, read = conversation([first, second])
         anew, whole = conversation([first, second], "--no-prefix-cache")
         self.assertEqual(answers, anew)
@@ -284,7 +284,7 @@ class Bundled(Folder):
 
 
 class Terminal(Folder):
-    """Chat on a terminal of its own, with a model that never comes to an end."""
+    """Chat on a pseudo-terminal, with a model that never stops by itself."""
 
     def setUp(self):
         self.child, self.terminal = pty.fork()
@@ -301,7 +301,7 @@ class Terminal(Folder):
         os.close(self.terminal)
 
     def wait_for(self, text, seconds=60):
-        """Returns when `text` is on the screen, and forgets what is before it."""
+        """Returns when `text` is on the screen, and drops the output before it."""
         end = time.monotonic() + seconds
         while text not in self.screen:
             left = end - time.monotonic()
@@ -345,7 +345,7 @@ class Terminal(Folder):
         self.type(b"\x03")
         self.wait_for(b"Once more")
         self.wait_for(b"> ")
-        self.type(b"again\n")  # not what was announced
+        self.type(b"again\n")  # unlike the announcement
         self.wait_for(b"again\r\n")
         time.sleep(0.5)
         self.type(b"\x03")
@@ -367,5 +367,5 @@ class Terminal(Folder):
         self.expect_exit()
 
 
-del Folder  # a base, no tests of its own
+del Folder  # a base class without tests
 unittest.main(verbosity=2)

@@ -1,5 +1,5 @@
-"""`fathom model inspect` on a tiny checkpoint that this file writes, and on broken ones; `model make`, `quantize`, `tasks` and
-`eval`, and `bench latency`, each once as a user would.
+"""`fathom model inspect` on a tiny checkpoint that this file writes, and on broken ones; one plain use each of `model
+make`, `quantize`, `tasks`, `eval` and `bench latency`.
 
 usage: model_test.py FATHOM
 """
@@ -162,7 +162,8 @@ class Made(unittest.TestCase):
     def test_bench_latency(self):
         model = self.folder / "model"
         self.done("model", "make", "--shape", "tiny", model)
-        # One step in which all eight take part: there is none if the first begins before the last is submitted.
+        # At least one step decodes all eight; if the first started before the last was submitted, there would be
+        # none.
         text = self.done("bench", "latency", "--model", model, "--input-len", 20, "--output-len", 1,
                          "--batch-size", "1,8", "--num-iters", 50, "--json")
         seen = json.loads(text)
@@ -183,9 +184,9 @@ class Made(unittest.TestCase):
         committed = json.loads((tiny / "eval.json").read_text())["model"]
         self.assertEqual(seen["model"]["tasks"].keys(), committed["tasks"].keys())
         self.assertGreater(seen["model"]["accuracy"], 0.9)
-        for task, score in committed["tasks"].items():  # what the issue that made it asked for
+        for task, score in committed["tasks"].items():  # the target that the model was trained to reach
             self.assertGreaterEqual(score["accuracy"], 0.95, task)
-        # Random weights know nothing.
+        # Random weights solve no task.
         lost = self.folder / "lost"
         config = json.loads((tiny / "config.json").read_text())
         self.done("model", "make", "--shape", "tiny", "--vocab", config["vocab_size"], lost)

@@ -1,7 +1,8 @@
-// What has to hold for every experiment of the program, whoever wrote it.
+// Rules that every registered experiment must satisfy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "lab/coverage.h"
@@ -22,7 +23,7 @@ TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
   const auto labels = parse_labels(labels_toml());
   ASSERT_TRUE(labels.has_value()) << labels.error().message;
   EXPECT_EQ(labels->size(), 63u);
-  for (const Label& label : *labels) {
+  for (const TargetLabel& label : *labels) {
     const auto targets = resolve_targets({label.name}, experiments(), *labels);
     ASSERT_TRUE(targets.has_value()) << label.name << ": " << targets.error().message;
     EXPECT_EQ(targets->selections.size() + targets->planned.size(), 1u) << label.name;
@@ -30,8 +31,24 @@ TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
   }
 }
 
-// At nothing, at its smallest, and at sizes that no tile divides. (A session has no sizes: its answers are
-// compared token for token.)
+TEST(Registry, EngineVariantsNameTheFileOfTheirOp) {
+  int engine = 0;
+  for (const ExperimentInfo& experiment : experiments())
+    for (const VariantInfo& variant : experiment.variants) {
+      if (variant.op.empty()) {
+        EXPECT_NE(variant.kind, Kind::engine) << experiment.id << "/" << variant.id;
+        continue;
+      }
+      ++engine;
+      EXPECT_TRUE(variant.op.starts_with("kernels/")) << variant.op;
+      EXPECT_TRUE(std::filesystem::exists(std::string(FATHOM_SOURCE_TREE "/src/") + variant.op))
+          << variant.op;
+    }
+  EXPECT_GE(engine, 8);
+}
+
+// Check points include zero, the smallest size, and sizes that no tile divides. A session has no sizes: its
+// outputs are compared token by token.
 void expect_checks_at_the_edges(const ExperimentInfo& experiment) {
   std::set<int64_t> sizes;
   for (const Axis& axis : experiment.check_at)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Opens the report, the logbook and the stand-alone roofline in headless Chromium, as a reader would.
+"""Opens the report, the logbook and the stand-alone roofline in headless Chromium.
 
 usage: report_browser_test.py PROGRAM     (PROGRAM is the built tests/report_page)
 
 Asserts: no console message, no request beyond the page itself, every chart drawn, no sideways scrolling at 390 px,
-readable with JavaScript disabled, text in enough contrast in light and dark, and a printable page.
-Exit code 77 (a skip for CTest) where there is no Chromium.
+readable with JavaScript disabled, sufficient contrast in light and dark mode, and a printable page.
+Exit code 77 (a skip for CTest) without Chromium.
 """
 import base64
 import fcntl
@@ -28,7 +28,7 @@ class Browser:
     def __init__(self, profile):
         read_end, self._to = os.pipe()
         self._from, write_end = os.pipe()
-        # Chromium reads on descriptor 3 and writes on 4; ours move out of their way first.
+        # Chromium reads on descriptor 3 and writes on 4; move our own descriptors out of the way first.
         child = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (read_end, write_end)]
 
         def place():
@@ -105,7 +105,7 @@ class Browser:
             self._process.wait()
 
 
-# Charts whose drawn parts have no size, or that reach beyond their own frame.
+# Charts with marks of no size or outside their frame.
 BROKEN_CHARTS = """[...document.querySelectorAll('svg')].flatMap(svg => {
   const frame = svg.getBoundingClientRect(), name = svg.querySelector('title').textContent, bad = [];
   if (frame.width < 100 || frame.height < 50) bad.push(name + ': has no size');
@@ -120,7 +120,7 @@ BROKEN_CHARTS = """[...document.querySelectorAll('svg')].flatMap(svg => {
   return bad;
 })"""
 
-# Words of one chart that cover each other.
+# Overlapping words of one chart.
 COVERED_WORDS = """[...document.querySelectorAll('svg')].flatMap(svg => {
   const words = [...svg.querySelectorAll('text:not([transform])')].map(t => [t.textContent, t.getBoundingClientRect()]);
   const bad = [];

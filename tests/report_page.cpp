@@ -1,13 +1,15 @@
-// Writes the pages of the invented run into a folder, for tests/report_browser_test.py to open.
+// Writes the pages of a made-up run into a folder; tests/report_browser_test.py opens them.
 #include <fmt/format.h>
 
 #include <string>
 
-#include "lab/report.h"
-#include "lab/report_fixture.h"
+#include "core/atomic_file.h"
+#include "report/report.h"
+#include "report/report_fixture.h"
 
 int main(int argc, char** argv) {
   using namespace fathom::lab;
+  using namespace fathom::report;
   if (argc != 2) {
     fmt::print(stderr, "usage: report_page FOLDER\n");
     return 5;
@@ -15,17 +17,19 @@ int main(int argc, char** argv) {
   const std::string folder = argv[1];
   const RunRecord run      = fixture_run();
   const Roofs roofs        = fixture_roofs();
-  write_file_whole(folder + "/report.html", report_html(run, roofs, {{"ch08/branch_predication", "other"}}));
-  write_file_whole(folder + "/roofline.svg", roofline_svg(roofs, roofline_points(run, roofs), SvgFor::file));
+  fathom::write_file_atomically(folder + "/report.html",
+                                report_html(run, roofs, {{"ch08/branch_predication", "other"}}));
+  fathom::write_file_atomically(folder + "/roofline.svg",
+                                roofline_svg(roofs, roofline_points(run, roofs), SvgFor::file));
   RunRecord empty;
   empty.started = "2026-05-01T08:00:00Z";
   empty.machine = "fixture-2c";
-  write_file_whole(folder + "/empty.html", report_html(empty, {}));
+  fathom::write_file_atomically(folder + "/empty.html", report_html(empty, {}));
   RunRecord older = run;
   older.label     = "";
   older.started   = "2026-04-30T22:15:00Z";
-  write_file_whole(folder + "/index.html",
-                   index_html({summary_of(empty, "c/report.html"), summary_of(run, "report.html"),
-                               summary_of(older, "b/report.html")}));
+  fathom::write_file_atomically(
+      folder + "/index.html", index_html({summary_of(empty, "c/report.html"), summary_of(run, "report.html"),
+                                          summary_of(older, "b/report.html")}));
   return 0;
 }

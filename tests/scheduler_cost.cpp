@@ -1,5 +1,5 @@
-// Steps of a full house, without a model: 256 sequences decode, and each step is planned while the one before
-// is in flight. Prints what a step takes; scheduler_cost_test.py counts its instructions.
+// Scheduler steps at full load, without a model: 256 sequences decode, and each step is planned while the
+// previous one is in flight. Prints the time of a step; tests/scheduler_cost_test.py counts its instructions.
 //   scheduler_cost STEPS
 #include <fmt/format.h>
 
@@ -17,10 +17,10 @@ using namespace fathom::engine;
 
 constexpr int64_t kSequences = 256;
 
-void land(Scheduler& scheduler, const StepPlan& plan) {
+void commit(Scheduler& scheduler, const SchedulerOutput& step) {
   const fathom::model::TokenId token[] = {1};
-  for (const StepEntry& entry : plan.entries)
-    scheduler.commit(entry, 0, std::span(token).first(entry.samples ? 1 : 0));
+  for (const ScheduledSequence& scheduled : step.sequences)
+    scheduler.commit(scheduled, 0, std::span(token).first(scheduled.samples ? 1 : 0));
 }
 
 }  // namespace
@@ -37,16 +37,16 @@ int main(int argc, char** argv) {
     scheduler.add(std::make_unique<Sequence>(static_cast<RequestId>(s + 1), std::move(request), Listener(),
                                              TimePoint()));
   }
-  StepPlan flying = scheduler.plan();
-  while (flying.entries.size() < kSequences || flying.rows() > kSequences) {  // prompts
-    land(scheduler, flying);
-    flying = scheduler.plan();
+  SchedulerOutput in_flight = scheduler.schedule();
+  while (in_flight.sequences.size() < kSequences || in_flight.rows() > kSequences) {  // prompts
+    commit(scheduler, in_flight);
+    in_flight = scheduler.schedule();
   }
   const auto start = std::chrono::steady_clock::now();
   for (int step = 0; step < steps; ++step) {
-    StepPlan next = scheduler.plan();
-    land(scheduler, flying);
-    flying = std::move(next);
+    SchedulerOutput next = scheduler.schedule();
+    commit(scheduler, in_flight);
+    in_flight = std::move(next);
   }
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
   fmt::print("{:.2f} us a step with {} sequences running\n", took.count() / steps, scheduler.running());

@@ -1,4 +1,4 @@
-"""What `fathom serve` answers: the same however it is asked for, alone or in a batch, whole or streamed.
+"""Answers of `fathom serve`: the same over every endpoint, alone or in a batch, whole or streamed.
 
 usage: serve_answers_test.py FATHOM
 """
@@ -45,7 +45,7 @@ class Answers(Served):
         self.assertEqual([choices[i]["content"] for i in range(3)], [answer] * 3)
         self.assertEqual(self.server.ask(RESPONSES, input=QUESTION, temperature=0)["output"][-1]["content"][0]["text"], answer)
 
-        # The tokens themselves, and what the server makes of the conversation.
+        # The same tokens, and the prompt that the server renders from the conversation.
         self.assertEqual(self.server.ask("/tokenize", messages=user(QUESTION))["tokens"], prompt)
         raw = self.server.ask(COMPLETIONS, prompt=prompt, temperature=0, max_tokens=300, skip_special_tokens=False)
         self.assertIn(answer, raw["choices"][0]["text"])
@@ -101,13 +101,13 @@ class Answers(Served):
                 self.assertEqual((choice["text"], choice["finish_reason"], choice["stop_reason"]), (expected, "stop", stop))
                 chunks = list(self.server.stream(COMPLETIONS, **body))[:-1]
                 self.assertEqual("".join(c["text"] for chunk in chunks for c in chunk["choices"]), expected)
-        # Who is stopped by its text has not been given up.
+        # A request ended by a stop string does not count as cancelled.
         self.server.seconds_until_idle()
         finished = self.server.metrics()["fathom_requests_finished_total"]
         self.assertEqual({dict(labels)["finished_reason"]: n for labels, n in finished.items()}["abort"], 0)
 
     def test_usage_and_timings(self):
-        text = f"What is {time.time_ns() % 9000 + 1000} + 5678?"  # nobody's prefix yet
+        text = f"What is {time.time_ns() % 9000 + 1000} + 5678?"  # not in the prefix cache yet
         prompt = self.server.ask("/tokenize", messages=user(text))["count"]
         first = self.server.ask(CHAT, **greedy(text))
         again = self.server.ask(CHAT, **greedy(text))
@@ -138,7 +138,7 @@ class Answers(Served):
             best = [t["logprob"] for t in token["top_logprobs"]]
             self.assertEqual(best, sorted(best, reverse=True))
             self.assertLessEqual(sum(map(math.exp, best)), 1 + 1e-5)
-            # Greedy: the chosen one is the best.
+            # Greedy: the chosen token has the highest log-probability.
             self.assertEqual((token["token"], token["logprob"]), (token["top_logprobs"][0]["token"], best[0]))
         choices, _, _ = self.streamed(body)
         self.assertEqual([t["token"] for t in choices[0]["logprobs"]], [t["token"] for t in content])
@@ -152,7 +152,7 @@ class Answers(Served):
         (token,) = self.server.ask("/tokenize", prompt="7")["tokens"]
         body = {"prompt": "What is", "temperature": 0, "max_tokens": 6, "logit_bias": {str(token): 100}}
         self.assertEqual(self.server.ask(COMPLETIONS, **body)["choices"][0]["text"], "777777")
-        # Next to it, others keep to their own.
+        # Other requests in the batch are not affected.
         self.assertNotIn("777", self.server.ask(COMPLETIONS, **{**body, "logit_bias": {}})["choices"][0]["text"])
 
     def check_call(self, call, names):
@@ -187,7 +187,7 @@ class Answers(Served):
             self.assertEqual(call["function"]["name"], "get_weather")
         self.assertNotIn("tool_calls", self.message(greedy(tools=[WEATHER], tool_choice="none", max_tokens=300)))
 
-        # The call and its result go back in.
+        # Send the call and its result back.
         body = {"messages": user("What is the weather in Rome?"), "tools": [WEATHER], "tool_choice": "required",
                 "temperature": 0, "max_tokens": 300}
         asked = self.message(body)
@@ -218,7 +218,7 @@ class Answers(Served):
             body = {"messages": user("Who are you?"), "response_format": chosen, "temperature": temperature, "seed": seed,
                     "max_tokens": 1000}
             (answer,) = self.server.ask(CHAT, **body)["choices"]
-            if answer["finish_reason"] == "length":  # it thought, which is free, and came to no end
+            if answer["finish_reason"] == "length":  # analysis is unconstrained and may use up all tokens
                 self.assertEqual(answer["message"]["content"], "")
                 continue
             answered += 1
@@ -286,7 +286,7 @@ class Answers(Served):
         self.assertEqual(self.server.get("/v1/models/tiny").json()["id"], "tiny")
         self.assertIn(b"<html", self.server.get("/").body)
         self.assertEqual(self.server.get("/openapi.json").json()["openapi"][:2], "3.")
-        # On a keep-alive connection a HEAD's answer has no body to trip over.
+        # On a keep-alive connection the reply to HEAD has no body.
         connection = self.server.connection()
         for method in ("HEAD", "GET", "HEAD", "GET"):
             connection.request(method, "/v1/models")

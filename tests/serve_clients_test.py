@@ -1,8 +1,8 @@
-"""`fathom serve` and the clients that people use: the `openai` package, and schemathesis, which makes requests from the
-server's own description of what it takes.
+"""`fathom serve` with common clients: the `openai` package, and schemathesis, which generates requests from the
+server's OpenAPI description.
 
 usage: serve_clients_test.py FATHOM
-Where the packages are not installed they are, for this run; it exits with 77 (skipped) where there is no PyPI either.
+Installs missing packages for this run; exits with 77 (skipped) if PyPI is not reachable.
 """
 
 import json
@@ -15,11 +15,11 @@ import unittest
 from serve_process import DEADLINE_S, QUESTION, Server, endless, user
 
 PACKAGES = ("openai==3.54.0", "schemathesis==4.32.5", "jsonschema==4.26.0")
-EXAMPLES = 25  # of schemathesis, for each operation and phase
+EXAMPLES = 25  # schemathesis examples for each operation and phase
 
 
 def with_packages():
-    """Goes on under a Python that has the packages; one is made for this run where this is not one."""
+    """Continues under a Python that has the packages: this one, or a virtual environment made for this run."""
     try:
         import jsonschema  # noqa: F401
         import openai  # noqa: F401
@@ -81,7 +81,7 @@ class OpenAI(unittest.TestCase):
         self.assertEqual((text, finish), (whole.choices[0].message.content, "stop"))
         self.assertEqual(usage.completion_tokens, whole.usage.completion_tokens)
         self.assertGreater(usage.prompt_tokens_details.cached_tokens, 0)
-        # Its own helper, which accumulates and checks.
+        # The package's stream helper accumulates and checks chunks.
         with self.client.chat.completions.stream(model=self.model, messages=user(QUESTION), temperature=0) as stream:
             final = stream.get_final_completion()
         self.assertEqual(final.choices[0].message.content, text)
@@ -168,8 +168,8 @@ class OpenAI(unittest.TestCase):
 class Schemathesis(unittest.TestCase):
     def test_no_request_makes_the_server_stumble(self):
         with Server(FATHOM, "--max-model-len", 256, "--max-num-seqs", 16) as server, tempfile.TemporaryDirectory() as folder:
-            # Left out is the check that whatever matches the schema is taken: it cannot say that an id is in the vocabulary,
-            # that a prompt fits, or that a tool's schema is one that can be kept to.
+            # Without the check that every input matching the schema is accepted: a schema cannot express that an id
+            # is in the vocabulary, that a prompt fits, or that a tool's schema is supported.
             seen = subprocess.run(
                 [sys.executable, "-m", "schemathesis.cli", "run", server.url + "/openapi.json", "--checks", "all",
                  "--exclude-checks", "positive_data_acceptance", "--max-examples", str(EXAMPLES), "--seed", "20", "--workers",

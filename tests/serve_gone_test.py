@@ -1,4 +1,4 @@
-"""Clients of `fathom serve` that are killed leave nothing behind.
+"""Killed clients of `fathom serve` leave no state behind.
 
 usage: serve_gone_test.py FATHOM
 """
@@ -14,7 +14,7 @@ from serve_process import CHAT, Server, endless, greedy, until, user
 
 FATHOM = os.path.abspath(sys.argv.pop(1))
 
-# A client in a process of its own: connects, sends what it reads, says so, and goes on as told.
+# A client process: connects, sends its standard input, prints "sent", then does what the argument says.
 CLIENT = """
 import socket, sys, time
 port, then, data = int(sys.argv[1]), sys.argv[2], sys.stdin.buffer.read()
@@ -31,7 +31,7 @@ time.sleep(1000)
 
 
 class Gone(unittest.TestCase):
-    """Clients that are killed, in every state in which a client can be."""
+    """Kills clients in every possible state."""
 
     @classmethod
     def setUpClass(cls):
@@ -83,10 +83,10 @@ class Gone(unittest.TestCase):
             process.wait()
 
     def idle(self):
-        """After clients were killed, or by itself."""
+        """Waits until the server is idle, after kills or by itself."""
         type(self).longest = max(self.longest, self.server.seconds_until_idle())
         until(lambda: self.server.metric("fathom_http_connections") == 1, "only who asks is connected")
-        # And the server is as good as new.
+        # The server still works.
         self.assertEqual(self.server.ask(CHAT, **greedy(max_tokens=2))["usage"]["completion_tokens"], 2)
 
     def test_in_decode(self):
@@ -130,13 +130,13 @@ class Gone(unittest.TestCase):
         self.idle()
 
     def test_not_reading(self):
-        # Not killed: dropped, as soon as it has left more unread than is kept for it.
+        # This client is not killed: the server drops it when its unread output exceeds the buffer.
         clients = [self.client(self.head(endless(stream=True, logprobs=True, top_logprobs=20))) for _ in range(2)]
         self.server.seconds_until_idle()
         self.kill(*clients)
 
     def test_half_closed(self):
-        # Nobody who closes is waited for: what such a client would have read is not written.
+        # The server does not wait for a client that closed: it discards the unsent rest.
         clients = [self.client(self.head(endless(stream=stream)), "half-close") for stream in (True, False)]
         self.idle()
         self.kill(*clients)

@@ -1,4 +1,4 @@
-"""How `fathom serve` starts and ends: loading, flags that cannot be, draining, signals.
+"""Start and end of `fathom serve`: loading, invalid flags, draining, signals.
 
 usage: serve_lifetime_test.py FATHOM
 """
@@ -28,7 +28,7 @@ class Start(unittest.TestCase):
                     break
                 early.append(reply)
             self.assertIn("6912", reply.json()["choices"][0]["message"]["content"])
-            for reply in early:  # none, where loading was quicker than this
+            for reply in early:  # none if loading finished first
                 self.assertEqual((reply.status, reply.error()["type"]), (503, "unavailable_error"))
                 self.assertTrue(reply.headers["Retry-After"])
             print(f"{len(early)} answers while the model was loaded")
@@ -55,7 +55,7 @@ class Start(unittest.TestCase):
 
 class End(unittest.TestCase):
     def begun(self, server, **body):
-        """A stream of which the first event has come."""
+        """A stream whose first event has arrived."""
         connection = server.connection()
         connection.request("POST", CHAT, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -87,7 +87,7 @@ class End(unittest.TestCase):
             self.assertIn(b"\r\nConnection: close\r\n", answer)
             with self.assertRaises(OSError):
                 server.socket().close()
-            self.assertEqual(idle.sock.recv(1), b"")  # told at once that this is all
+            self.assertEqual(idle.sock.recv(1), b"")  # closed at once
             idle.close()
 
             for body, (connection, answer) in zip(bodies, streams):
@@ -103,7 +103,7 @@ class End(unittest.TestCase):
             server.said("all answered")
 
     def cut_short(self, server, end):
-        """`end` is called while a stream and a whole answer are written; neither client is left hanging."""
+        """Calls `end` while the server writes a stream and a whole answer; neither client hangs."""
         connection, answer = self.begun(server, **endless())
         whole = concurrent.futures.ThreadPoolExecutor(1).submit(server.post, CHAT, endless())
         until(lambda: server.gauges()["requests_running"] == 2, "both are running")

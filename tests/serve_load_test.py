@@ -1,8 +1,8 @@
-"""`fathom serve` under load: thousands of streams at once, ten times what it can do, and a mix of everything for as long as
-one likes. Bounded memory, every request answered or refused, nothing left behind. Prints what it measured; speed decides
-nothing.
+"""`fathom serve` under load: thousands of streams at once, ten times its capacity, and a mix of everything for N
+seconds. Checks that memory is bounded, that every request is answered or refused, and that no state remains. Prints
+measured rates; speed decides no test.
 
-usage: serve_load_test.py FATHOM [--seconds N]     N: of the mixed load, 20 unless told; 600 for the bar of ten minutes
+usage: serve_load_test.py FATHOM [--seconds N]     N: seconds of the mixed load, default 20
 """
 
 import asyncio
@@ -27,8 +27,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, resource.getrlimit(resourc
 
 
 async def post(server, path, body, first=None):
-    """(status, body of the answer, seconds). `first` is called when the answer's head and the first of its body are there;
-    a true result of it ends the connection there and then."""
+    """(status, body of the answer, seconds). Calls `first` when the head and the first bytes of the body have
+    arrived; a true result closes the connection."""
     begin = time.monotonic()
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -45,7 +45,7 @@ async def post(server, path, body, first=None):
         writer.close()
         try:
             await writer.wait_closed()
-        except OSError:  # of a connection that was dropped
+        except OSError:  # the connection was dropped
             pass
 
 
@@ -63,7 +63,7 @@ class Load(unittest.TestCase):
                                 "too few open files are allowed for this test: see `ulimit -Hn`")
 
     def warm(self, server):
-        """Once everything that a server keeps: pages of the KV cache that were never touched are not resident yet."""
+        """Touches all memory that a server keeps: untouched pages of the KV cache are not resident yet."""
         for tokens in (8, 200):
             server.ask(CHAT, **short(tokens=tokens))
 
@@ -72,8 +72,8 @@ class Load(unittest.TestCase):
                                         for name, value in values.items()), flush=True)
 
     def streams_at_once(self, held, *flags):
-        """All are open at the same moment; then the first `held`, which would go on for ever, are dropped, and the others
-        come to their end."""
+        """Opens all at the same time, then drops the first `held`, which would never end, and lets the others
+        finish."""
         with Server(FATHOM, "--max-queued-requests", 4000, "--max-connections", 4096, *flags) as server:
             self.warm(server)
             before = server.resident_bytes()
@@ -107,7 +107,7 @@ class Load(unittest.TestCase):
 
                 jobs = []
                 for i in range(STREAMS):
-                    while i == held and opened < held:  # a short answer that came before them would be over too soon
+                    while i == held and opened < held:  # a short answer that starts earlier would end too soon
                         await asyncio.sleep(0.01)
                     jobs.append(asyncio.create_task(one(i)))
                     if i % 50 == 0:
@@ -137,7 +137,7 @@ class Load(unittest.TestCase):
         self.streams_at_once(STREAMS, "--max-num-seqs", STREAMS, "--kv-tokens", 131072, "--max-num-batched-tokens", 8192)
 
     def test_clients_that_do_not_read(self):
-        # Each may have 256 KiB kept for it; what would be written is some ten times as much.
+        # The server buffers up to 256 KiB for each client; the full output is about ten times as much.
         clients = 100
         body = json.dumps(endless(stream=True, logprobs=True, top_logprobs=20, max_tokens=2000))
         with Server(FATHOM, "--kv-tokens", 262144, "--max-num-seqs", clients) as server:
@@ -162,7 +162,7 @@ class Load(unittest.TestCase):
             before = server.resident_bytes()
 
             async def capacity():
-                """Requests a second, with every slot taken and nobody turned away."""
+                """Requests per second with every slot taken and no request rejected."""
                 begin, done = time.monotonic(), 0
 
                 async def worker():
@@ -187,7 +187,7 @@ class Load(unittest.TestCase):
                 begin = time.monotonic()
                 while time.monotonic() < begin + seconds:
                     due = int((time.monotonic() - begin) * rate) - len(results) - len(jobs)
-                    for _ in range(min(due, 1500 - len(jobs))):  # descriptors are the limit of this side
+                    for _ in range(min(due, 1500 - len(jobs))):  # the client is limited by file descriptors
                         job = asyncio.create_task(one())
                         jobs.add(job)
                         job.add_done_callback(jobs.discard)
@@ -205,7 +205,7 @@ class Load(unittest.TestCase):
             for status, got, _ in results:
                 self.assertTrue(is_whole(status, got) or b'"code":429' in got, got[-300:])
             times = {status: sorted(s * 1e3 for st, _, s in results if st == status) for status in (200, 429)}
-            # As much is done as without the others, were the processor not shared with those who ask.
+            # Throughput would equal the saturation rate if clients did not share the processor.
             self.report("overload", offered_per_s=len(results) / seconds, saturation_per_s=saturation, **{
                 f"of_{status}": count for status, count in statuses.items()}, **{
                 f"{status}_{name}_ms": times[status][int(q * (len(times[status]) - 1))]
@@ -231,7 +231,7 @@ class Load(unittest.TestCase):
 
             def body(rng):
                 """(name, path, body, status)"""
-                number = rng.randrange(10**9)  # nothing is asked twice, so that nothing may be kept for each
+                number = rng.randrange(10**9)  # every request is new, so nothing may be kept for each
                 schema = {"type": "object", "required": ["a"], "additionalProperties": False, "properties": {
                     "a": {"enum": [f"x{number}", "y"]}, f"b{number}": {"type": "integer", "maximum": 99}}}
                 text = f"What is {number} + {number % 977}?"

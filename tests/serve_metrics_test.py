@@ -1,4 +1,4 @@
-"""What `fathom serve` counts, against what it was asked and answered.
+"""The metrics of `fathom serve` against the requests and answers.
 
 usage: serve_metrics_test.py FATHOM
 """
@@ -37,7 +37,7 @@ class Metrics(Served):
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
             jobs = [pool.submit(self.server.ask, CHAT, **greedy(f"What is {i} + {i}?", n=1 + i % 2, max_tokens=20 + 40 * (i % 5)))
                     for i in range(40)]
-            while not all(job.done() for job in jobs):  # as they are, not only at rest
+            while not all(job.done() for job in jobs):  # under load, not only at rest
                 self.check(self.server.metrics())
             for i, job in enumerate(jobs):
                 usage = job.result()["usage"]
@@ -68,7 +68,7 @@ class Metrics(Served):
         self.assertEqual((by_status[CHAT, "2xx"], by_status[CHAT, "4xx"]), (40, 1))
 
     def check(self, metrics):
-        """What holds at every moment."""
+        """Invariants of the metrics at any moment."""
         for own, alias in self.ALIASES.items():
             names = [name for name in metrics if re.fullmatch(rf"fathom_{own}(_bucket|_sum|_count)?", name)]
             self.assertTrue(names, own)
@@ -91,7 +91,7 @@ class Metrics(Served):
         self.assertLessEqual(total("prefix_hit_tokens_total"), total("prefix_queried_tokens_total"))
         self.assertLessEqual(total("requests_running"), 4)
         self.assertLessEqual(total("kv_pages_in_use"), total("kv_pages"))
-        for name, series in metrics.items():  # histograms grow with their bounds, up to their count
+        for name, series in metrics.items():  # buckets of a histogram are cumulative, up to its count
             if name.endswith("_bucket"):
                 by_labels = {}
                 for labels, value in series.items():

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Chats with the server's page in headless Chromium, against a server of this test's that says what it is told to.
+"""Chats with the server's page in headless Chromium, against a scripted server.
 
 usage: serve_page_test.py PAGE [SCREENSHOTS]     (PAGE is page.html as src/serve/embed.cmake joined it)
 
 Asserts: a message is sent as typed and its answer shown while it streams; markup from the model, the server and the user
-is shown as text; Stop ends the connection; refusals are told in words and can be tried again; a key is asked for when
+is shown as text; Stop ends the connection; refusals are explained and can be retried; a key is asked for when
 the server wants one and kept in sessionStorage only; gauges follow /stats; every control has a name and can be reached by
-keyboard; text has enough contrast, light and dark, and fits 360 px; nothing is asked of anybody else.
-Exit code 77 (a skip for CTest) where there is no Chromium.
+keyboard; text has enough contrast, light and dark, and fits 360 px; no request goes to another host.
+Exit code 77 (a skip for CTest) without Chromium.
 """
 import http.server
 import json
@@ -21,12 +21,12 @@ import time
 from report_browser_test import CHROMIUM, REPEATED_IDS, SIDEWAYS, Browser, expect, failures
 
 WIDE, PHONE = 1280, 360
-DEADLINE_S = 20  # for what ought to happen at once
+DEADLINE_S = 20  # for events that should be immediate
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>&lt;b&gt; </script>"
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """The endpoints that the page uses. `script` says how the next chats are answered: a list of functions."""
+    """The endpoints that the page uses. `script` is a list of functions that answer the next chats."""
     daemon_threads = True
 
     def __init__(self, page):
@@ -40,8 +40,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.stats_status = 200
         self.generated_per_poll = 0
         self.script, self.chats, self.paths = [], [], []
-        self.release = threading.Event()  # what a slow answer waits for
-        self.closed = threading.Event()   # set when a waiting answer saw its client go
+        self.release = threading.Event()  # a slow answer waits for this
+        self.closed = threading.Event()   # set when a waiting answer's client disconnected
 
     @property
     def url(self):
@@ -91,7 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.chats.append(body)
             self.server.script.pop(0)(self)
 
-    # What a script is made of.
+    # Building blocks of scripts.
 
     def begin(self):
         self.send_response(200)
@@ -116,7 +116,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.raw(b"")  # the last chunk
 
     def wait(self):
-        """Until the test goes on, or the client is gone."""
+        """Waits until the test continues or the client is gone."""
         deadline = time.monotonic() + DEADLINE_S
         while not self.server.release.is_set() and time.monotonic() < deadline:
             if select.select([self.connection], [], [], 0.02)[0] and not self.connection.recv(1):
@@ -145,7 +145,7 @@ def refuses(status, message, **headers):
 
 
 class Reader(Browser):
-    """Somebody at the page: looks, clicks, types."""
+    """A user of the page: reads, clicks, types."""
 
     def visit(self, url, width, dark=False, still=False):
         self.events.clear()
@@ -196,7 +196,7 @@ class Reader(Browser):
         self.until("!document.querySelector('#send').hidden", f"{what}: the answer ends")
 
 
-# Text whose contrast with what lies behind it is under 4.5, and edges of controls under 3 (WCAG 2.2, 1.4.3 and 1.4.11).
+# Text with a contrast to its background under 4.5, and edges of controls under 3 (WCAG 2.2, 1.4.3 and 1.4.11).
 FAINT = """(() => {
   const numbers = c => c.match(/[0-9.]+/g).map(Number);
   const luminance = c => numbers(c).slice(0, 3).map(v => v / 255)
@@ -220,7 +220,7 @@ FAINT = """(() => {
   return bad;
 })()"""
 
-# What is cut off by its own box, where that does not scroll.
+# Content that is cut off by a box that does not scroll.
 CUT = """[...document.querySelectorAll('header *, dl *, form *')].filter(e => e.checkVisibility() && e.clientWidth &&
   !['TEXTAREA', 'INPUT', 'SELECT', 'svg'].includes(e.tagName) && !e.classList.contains('unseen') && e.id !== 'model' &&
   (e.scrollWidth > e.clientWidth + 1)).map(e => e.tagName + '#' + e.id + ' ' + e.textContent.trim().slice(0, 30))"""
@@ -231,8 +231,8 @@ def expect_equal(value, wanted, what):
 
 
 def expect_quiet(browser, server, where):
-    """No word on the console but of answers that the test chose to be errors, and no request to anybody else."""
-    browser.evaluate("0")  # takes in what came meanwhile
+    """No console message except for errors that the test scripted, and no request to another host."""
+    browser.evaluate("0")  # processes pending events
     for event in browser.events:
         params = event.get("params", {})
         if event.get("method") == "Log.entryAdded":
@@ -262,7 +262,7 @@ def gauges_follow_stats(browser, server):
     line = browser.until("document.querySelector('#kv polyline').getAttribute('points')", "a line")
     expect(line.split()[-1] == "59,2.04" and line.split()[-2].endswith((",2.04", ",14.75")), f"the line of kv: {line}")
 
-    server.stats.update(generated_tokens=3, prefix_queried_tokens=0, pages=0)  # a server started anew
+    server.stats.update(generated_tokens=3, prefix_queried_tokens=0, pages=0)  # a restarted server
     browser.until("document.querySelector('#tokens .note').textContent.match(/^\\d{1,3} so far/)", "a restart")
     expect(not browser.text("#tokens .value").startswith("-"), "a negative rate")
     server.stats_status = 503
@@ -283,7 +283,7 @@ def chat_streams(browser, server):
         handler.delta(content="Hel")
         if handler.wait():
             data = 'data: {"choices":[{"delta":{"content":"lo é😀"}}]}\n\n'.encode()
-            for at in range(0, len(data), 3):  # never mind where characters and events begin
+            for at in range(0, len(data), 3):  # cuts characters and events anywhere
                 handler.raw(data[at:at + 3])
             handler.delta(finish="length")
             handler.end(41, 30)
@@ -350,7 +350,7 @@ def markup_is_text(browser, server):
     expect_equal(browser.evaluate("document.title"), "Fathom", "the title")
     expect_quiet(browser, server, "hostile texts")
 
-    # And if a script got in, it would not run: only the page's own may.
+    # An injected script would not run: the content security policy allows only the page's own.
     browser.evaluate("document.body.append(Object.assign(document.createElement('script'),"
                      "{textContent: 'document.title = \"owned\"'}))")
     expect_equal(browser.evaluate("document.title"), "Fathom", "the title after a script was put in")
@@ -379,7 +379,7 @@ def stop_ends_the_connection(browser, server):
         browser.until("document.querySelectorAll('.facts').length === 2", "after stopping")
         expect_equal(server.chats[-1]["messages"][1:2], [{"role": "assistant", "content": "and so on"}], "half an answer")
 
-    # A new chat during an answer: what was written of it belongs to the old one.
+    # A new chat during an answer: the partial answer stays in the old chat.
     server.closed.clear()
     server.script = [endless, says("yes")]
     browser.visit(server.url, WIDE)
@@ -539,7 +539,7 @@ def looks_right(browser, server, pictures):
                     browser.idle(where)
                     browser.send("Thanks! And the least common multiple?")
                     browser.idle(where)
-                    for i in range(6):  # gauges with something to show
+                    for i in range(6):  # gauges with data
                         server.stats.update(running=i % 4 + 1, waiting=i * 2 % 5, pages_in_use=100 + 40 * i)
                         browser.evaluate("poll()")
                         browser.until(f"document.querySelector('#kv .value').textContent === '{25 + 10 * i} %'", where)

@@ -1,4 +1,4 @@
-"""`fathom serve` as a process of its own, and plain words to say to it: what the tests of the server have in common."""
+"""Starts `fathom serve` as a process and talks to it, for all tests of the server."""
 
 import http.client
 import json
@@ -13,13 +13,13 @@ import time
 import unittest
 
 BUNDLED = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
-DEADLINE_S = 120  # of what ends by itself: a machine under a sanitizer and full of other tests is slow
+DEADLINE_S = 120  # for anything that ends by itself: a sanitizer build beside other tests is slow
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 
 
 def until(condition, what, seconds=DEADLINE_S):
-    """The condition's value once it is truthy; else a failure that says what was waited for."""
+    """The condition's value once it is truthy; after the deadline, a failure that names the condition."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -42,16 +42,16 @@ def greedy(text=QUESTION, **more):
 
 
 def endless(**more):
-    """A chat of which there is always more: 100,000 tokens take longer than any test."""
+    """A chat that does not end: 100,000 tokens take longer than any test."""
     return {"messages": user("Go on."), "ignore_eos": True, "max_tokens": 100_000, "temperature": 0, **more}
 
 
 def events(lines):
-    """The data of server-sent events, in order: JSON, and "[DONE]" as it is. Raises where the framing is not as clients
-    expect it: one `data:` line, at most one `event:` line before it, an empty line."""
+    """The data of server-sent events in order: parsed JSON, and "[DONE]" as text. Raises if the framing is not what
+    clients expect: at most one `event:` line, one `data:` line, an empty line."""
     name = data = None
     for line in lines:
-        text = line.decode("utf-8")  # no character is ever cut in two
+        text = line.decode("utf-8")  # an event never splits a character
         if text == "\n":
             if data is not None:
                 yield data if data == "[DONE]" else json.loads(data)
@@ -80,7 +80,7 @@ class Reply:
 
 
 class Server:
-    """Listens on a port of its own; killed at the end of a `with` where it still runs."""
+    """Listens on a free port. The end of a `with` kills it if it still runs."""
 
     def __init__(self, fathom, *flags, model=BUNDLED, wait=True):
         command = [fathom, "serve", "--model", model, "--port", 0, *flags]
@@ -108,7 +108,7 @@ class Server:
         self.reader.join(10)
         self.process.stderr.close()
 
-    # To say something and hear the answer.
+    # Requests.
 
     def connection(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
@@ -135,14 +135,14 @@ class Server:
         return self.request("POST", path, data, {"Content-Type": "application/json", **dict(headers)})
 
     def ask(self, path, **body):
-        """The answer's JSON; anything but 200 is a failure."""
+        """The JSON of a reply with status 200; fails on any other."""
         reply = self.post(path, body)
         if reply.status != 200:
             raise AssertionError(f"{path} of {body}: {reply.status} {reply.body}")
         return reply.json()
 
     def stream(self, path, **body):
-        """Each event of an answer that is streamed."""
+        """The events of a streamed answer."""
         connection = self.connection()
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
@@ -154,7 +154,7 @@ class Server:
         finally:
             connection.close()
 
-    # To see how it is.
+    # State of the server.
 
     def metrics(self):
         """{name: {frozenset of labels: value}}, of every line."""
@@ -191,7 +191,7 @@ class Server:
     def said(self, text):
         return until(lambda: any(text in line for line in self.log), f"the server says {text!r}")
 
-    # To end it.
+    # End of the server.
 
     def signal(self, number=signal.SIGTERM):
         os.kill(self.process.pid, number)
@@ -219,7 +219,7 @@ class Served(unittest.TestCase):
         return choice["message"]
 
     def streamed(self, body):
-        """What a client puts together from a chat's chunks: {index: choice}, the usage, and the chunks."""
+        """Assembles a chat's chunks as a client does: {index: choice}, the usage, and the chunks."""
         chunks = list(self.server.stream(CHAT, **body))
         self.assertEqual(chunks.pop(), "[DONE]")
         choices, usage = {}, None

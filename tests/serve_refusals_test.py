@@ -1,4 +1,4 @@
-"""What `fathom serve` refuses, and how it says so.
+"""Requests that `fathom serve` rejects, and the error bodies.
 
 usage: serve_refusals_test.py FATHOM
 """
@@ -21,7 +21,7 @@ class Refusals(Served):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        plain = cls.server.request  # from here on with the key, unless a test says otherwise
+        plain = cls.server.request  # sends the key from now on, unless a test passes its own headers
         cls.server.request = lambda method, path, body=None, headers=(): plain(method, path, body, {**cls.KEY, **dict(headers)})
 
     def refused(self, status, method, path, body=None, headers=(), words=(), param=None):
@@ -98,7 +98,7 @@ class Refusals(Served):
     def test_413_and_431(self):
         self.refused(413, "POST", CHAT, greedy("x" * 100_001), words=("100000",))
         self.refused(431, "GET", "/health", headers={"X-Long": "x" * 20_000})
-        # Announced is enough; and so is a body in chunks that does not end.
+        # An announced length is enough for 413; so is a chunked body that does not end.
         with self.server.socket(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n".encode()) as one:
             self.assertIn(b" 413 ", one.recv(100))
         with self.server.socket(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()) as one:
@@ -106,7 +106,7 @@ class Refusals(Served):
             try:
                 while True:
                     one.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
-            except OSError:  # the server has had enough
+            except OSError:  # the server closed the connection
                 pass
 
     def test_cors(self):
@@ -128,8 +128,8 @@ class Refusals(Served):
         self.assertEqual([answer.status for _, answer in held], [200] * 3)
         reply = self.refused(429, "POST", CHAT, endless())
         self.assertGreaterEqual(int(reply.headers["Retry-After"]), 1)
-        self.refused(429, "POST", COMPLETIONS, {"prompt": "x", "stream": True})  # no stream was begun
-        held[1][0].close()  # a place in the queue is free, but not two
+        self.refused(429, "POST", COMPLETIONS, {"prompt": "x", "stream": True})  # before any stream began
+        held[1][0].close()  # frees one place in the queue
         held[1][1].close()
         until(lambda: self.server.gauges()["requests_waiting"] == 1, "a client in the queue has gone")
         self.refused(429, "POST", CHAT, endless(n=2))

@@ -1,7 +1,7 @@
-// For tests/tokenizer_test.py: encodes and decodes with Fathom's tokenizer.
+// Encodes and decodes with Fathom's tokenizer, for tests/tokenizer_test.py.
 //   tokenizer_encode tokenizer.json < texts
-// One text a line, in hexadecimal; one line each to stdout: ids as text, ids with added tokens recognised,
-// and the decoded bytes of the latter in hexadecimal, with tabs between.
+// Reads one text a line, in hexadecimal. Writes one line for each, with tabs between: ids without added
+// tokens, ids with added tokens recognised, and the decoded bytes of the latter in hexadecimal.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""Token ids of src/model/tokenizer against the `tokenizers` package, on a vocabulary trained here.
+"""Token ids of src/model/tokenizer.h against the `tokenizers` package, on a vocabulary trained by this test.
 
 usage: tokenizer_test.py PATH_OF_tokenizer_encode
 Exits with 77 (skipped) where the package is absent: pip install tokenizers.
@@ -23,7 +23,7 @@ O200K = "|".join([
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 SPECIALS = ["<|start|>", "<|end|>", "<|message|>", "<|end|>>"]
 
-# Of every kind that the pattern tells apart, and those near its edges.
+# Characters of every class that the pattern distinguishes, and edge cases.
 CHARACTERS = list("aeilostnrdvmABCZ 019.,'!/-<|>{}\n\r\t") + [
     "é", "É", "ß", "ǅ", "ʰ", "中", "文", "\u0301", "٣", "½", "\u017f", "\u00a0", "\u0085", "\u180e", "\u2028",
     "\u200b", "\u3000", "😀", "👩\u200d🚀", "🇫🇷", "\u0000", "ﷺ", "न", "ि", "\U0010ffff"]

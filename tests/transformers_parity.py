@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How far the engine's log-probabilities are from those of Hugging Face transformers in fp32, beside how far transformers
-in bf16 is from them: same random weights of the 20b shape, same tokens, same machine.
+"""The error of the engine's log-probabilities against Hugging Face transformers in fp32, beside the error of
+transformers in bf16: same random weights of the 20b shape, same tokens, same machine.
 
 usage: transformers_parity.py FATHOM [--layers 2] [--prompts 64] [--json FILE]
 
-A server answers each prompt by itself and again among others, so that kernels for few rows and for many, of prompts and
-of next tokens, all have their say. Of every token of an answer it reports the 20 likeliest candidates; transformers is
-asked for the same candidates after the same tokens. Exits with 1 where our rms or maximal error is more than twice that
-of transformers in bf16, or where another token than in fp32 comes first although fp32 sets the two apart by more than
-four times the error of bf16; with 4 where torch, transformers or a GPU is missing.
-`--device cpu --shape tiny` tries the comparison itself, on any machine.
+A server answers each prompt alone and again in a batch, so that the kernels for few rows and for many rows, of
+prefill and of decode, all take part. It reports the 20 likeliest candidates for every token of an answer;
+transformers computes the same candidates after the same tokens. Exits with 1 if our rms or maximal error is more than
+twice that of transformers in bf16, or if our first token differs from that of fp32 although fp32 separates the two by
+more than four times the error of bf16; with 4 if torch, transformers or a GPU is missing.
+`--device cpu --shape tiny` tests the comparison itself on any machine.
 """
 import argparse
 import concurrent.futures
@@ -26,14 +26,15 @@ from serve_process import COMPLETIONS, Server
 
 SKIP = 4
 SEED = 6
-EDGES = (1, 2, 3, 4, 5, 8, 9, 64, 65, 127, 128, 129, 257, 700)  # of kernels for few rows, pages and the window
+# Boundaries of the few-row kernels, of pages and of the window.
+EDGES = (1, 2, 3, 4, 5, 8, 9, 64, 65, 127, 128, 129, 257, 700)
 AT_ONCE, ANSWER, CANDIDATES = 16, 8, 20
 GROUPS = ("prompt of 1-4, alone", "prompt of 5-8, alone", "longer prompt, alone", "next token, alone",
           f"prompt, {AT_ONCE} at once", f"next token, {AT_ONCE} at once")
 BF16, BF16_HEAD_FP32 = "bf16", "bf16, but fp32 logits"
 
 
-# What the engine says.
+# The engine's side.
 
 def prompts_of(count, vocab):
     rng = random.Random(SEED)
@@ -42,7 +43,8 @@ def prompts_of(count, vocab):
 
 
 def ids_by_name(folder, vocab):
-    """Made-up words say which they are. Left out are bytes that are no character: they all read the same."""
+    """A vocabulary of unique made-up words. Bytes that are no character are left out: they all decode to the same
+    text."""
     added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
     return ({chr(i): i for i in range(128)} | {f" w{i}": i for i in range(256, vocab)}
             | {token["content"]: token["id"] for token in added})
@@ -55,7 +57,7 @@ def answer(server, names, prompt):
     found = []
     for name, top in zip(said["tokens"], said["top_logprobs"], strict=True):
         if name not in names:
-            break  # nobody can go on from a token that is not known
+            break  # an unknown token cannot be continued
         found.append((names[name], {names[n]: logprob for n, logprob in top.items() if n in names}))
     return found
 
@@ -63,7 +65,7 @@ def answer(server, names, prompt):
 def answers(fathom, args, folder, names, prompts):
     """[(group, ids before, id, candidates)]."""
     found = []
-    # A prompt that comes again is to be computed again.
+    # A repeated prompt must be computed again.
     with Server(fathom, "--device", args.device, "--no-prefix-cache", "--kv-tokens", 65536, model=folder) as server:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             together = list(pool.map(lambda prompt: answer(server, names, prompt), prompts))
@@ -76,7 +78,7 @@ def answers(fathom, args, folder, names, prompts):
     return found
 
 
-# What transformers says.
+# The side of transformers.
 
 def mxfp4(torch, blocks, scales):
     """[E, out, G, 16] and [E, out, G] bytes to the [E, in, out] that transformers wants; bf16 holds every such number."""
@@ -107,7 +109,7 @@ def models(torch, transformers, folder, device):
         with torch.device("meta"):
             model = transformers.GptOssForCausalLM(settings)
         model.load_state_dict({name: tensor.to(dtype) for name, tensor in state.items()}, strict=True, assign=True)
-        # Frequencies are no weights: computed, and in fp32 in both.
+        # RoPE frequencies are not weights: both models compute them in fp32.
         model.model.rotary_emb = type(model.model.rotary_emb)(settings).to(device)
         made.append(model.eval())
     return made
@@ -123,10 +125,10 @@ def log_probabilities(torch, exact, half, ids, count, device):
     return {name: values.float().log_softmax(-1) for name, values in logits.items()}
 
 
-# The one beside the other.
+# The comparison.
 
 def compare(torch, said, exact, half, device):
-    """A record for each token that the engine said."""
+    """One record for each token of the engine's answers."""
     known = {}  # ids -> {name: log-probabilities after them}
     for _, before, token, _ in sorted(said, key=lambda s: -len(s[1])):
         if before in known:
@@ -181,7 +183,7 @@ def main():
     if args.device == "cuda" and not torch.cuda.is_available():
         print("skipped: torch sees no GPU")
         return SKIP
-    torch.backends.cuda.matmul.allow_tf32 = False  # fp32 is to be fp32
+    torch.backends.cuda.matmul.allow_tf32 = False  # real fp32 products
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary) / "model"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What OpenAI's own openai-harmony writes into the developer message, for Fathom to agree with, byte for byte.
+"""Writes the developer messages that OpenAI's openai-harmony renders; Fathom must match them byte for byte.
 
     tools/harmony_goldens.py tests/goldens/harmony_tools.json
 
@@ -73,7 +73,7 @@ BY_HAND = {
 
 
 def random_schema(rng, depth):
-    """Anything that JSON Schema allows to be written where this format looks, sense or not."""
+    """Random JSON Schema in the places that this format reads, sensible or not."""
     schema = {}
     kinds = ["string", "integer", "number", "boolean", "null", "array", "object", ["string", "null"], ["integer", "array"]]
     if rng.random() < 0.9:

@@ -1,6 +1,6 @@
-# The target header_check compiles every header under src/ alone, twice in a row: once to see that it brings what
-# it uses, once more to see its #pragma once. Not part of `all`. Those that need CUDA's headers
-# wait for a build that has them. Include after add_subdirectory(src).
+# The target header_check compiles every header under src/ alone and includes it twice: to prove that it includes what
+# it uses, and that it has #pragma once. Not part of `all`. Headers that need CUDA's are checked only in CUDA builds.
+# Include after add_subdirectory(src).
 function(fathom_header_check)
   file(GLOB_RECURSE headers RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.h)
   set(layers "")
@@ -23,10 +23,12 @@ function(fathom_header_check)
   add_custom_target(header_check)
   foreach(layer IN LISTS layers)
     add_library(header_check_${layer} OBJECT EXCLUDE_FROM_ALL ${${layer}_units})
+    set_target_properties(header_check_${layer} PROPERTIES UNITY_BUILD OFF)
+    target_compile_options(header_check_${layer} PRIVATE -O0 -g0)  # nobody runs it
     target_link_libraries(header_check_${layer} PRIVATE fathom_flags)
-    if(TARGET fathom_${layer})  # what the layer offers to those who link it must be enough for its headers
+    if(TARGET fathom_${layer})  # a layer's public dependencies must suffice for its headers
       target_link_libraries(header_check_${layer} PRIVATE fathom_${layer})
-    elseif(TARGET fathom)  # the program's own headers see what the program links
+    elseif(TARGET fathom)  # headers of the program see its dependencies
       target_link_libraries(header_check_${layer} PRIVATE $<TARGET_PROPERTY:fathom,LINK_LIBRARIES>)
     endif()
     add_dependencies(header_check header_check_${layer})

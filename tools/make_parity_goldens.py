@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What Hugging Face transformers says of a checkpoint that `fathom model make` wrote, for Fathom to agree with.
+"""Writes the logits of Hugging Face transformers for a checkpoint of `fathom model make`; Fathom must agree with
+them.
 
     fathom model make --shape tiny --seed 1 DIR
     tools/make_parity_goldens.py DIR tests/goldens/tiny
 
 writes tests/goldens/tiny.json (what was run, the prompt, 200 greedy tokens) and tests/goldens/tiny.safetensors (logits).
 Needs: pip install torch transformers safetensors xxhash. The model runs in fp32 with eager attention; the experts' MXFP4
-is decoded here, by the format's definition. For each trap of the model's specification the same prompt is run with the
-trap sprung, to prove that these logits tell right from wrong.
+is decoded here, by the format's definition. For each likely mistake in an implementation of the model, the same
+prompt is also run with that mistake, to prove that these logits detect it.
 """
 import argparse
 import copy
@@ -75,7 +76,7 @@ def gated(clamp_gate, one):
 
 
 def traps(config, state):
-    """name -> (config, state, hooks) of a model that falls into it."""
+    """name -> (config, state, hooks) of a model with that mistake."""
     rope = config["rope_scaling"]
     half, Dh = config["head_dim"] // 2, config["head_dim"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -89,13 +90,14 @@ def traps(config, state):
     def hooked(end, hook):
         return config, state, {end: hook}
 
-    def per_head(t, count, order):  # rows of a q or k matrix or bias, in another order within each head
+    def per_head(t, count, order):  # permutes rows of a q or k matrix or bias within each head
         return t.view(count, Dh, -1)[:, order].reshape(t.shape)
 
-    pairs = torch.arange(Dh).view(half, 2).t().flatten()  # interleaved rotation, as half-split sees it
+    # The interleaved rotation as a permutation of the half-split one.
+    pairs = torch.arange(Dh).view(half, 2).t().flatten()
     rotated = {name: per_head(t, heads if ".q_proj" in name else kv_heads, pairs)
                if ".q_proj" in name or ".k_proj" in name else t for name, t in state.items()}
-    # Query head h takes the keys of head h % kv_heads: the heads in another order, all that is theirs with them.
+    # Query head h reads key head h % kv_heads: permutes the heads with all their parameters.
     swapped = torch.arange(heads).view(-1, kv_heads).t().flatten()
     gqa = dict(state)
     for name, t in state.items():

@@ -11,7 +11,7 @@ import tomllib
 import numpy as np
 from tokenizers import Tokenizer
 
-# Cases of each task among 1,000; what is hard for the model comes more often.
+# Cases of each task among 1,000; tasks that are hard for the model come more often.
 MIXTURE = {"addition": 70, "subtraction": 100, "comparison": 90, "sorting": 140, "reversing": 80, "counting": 170,
            "dates": 90, "stories": 230, "conversation": 30}
 ROW = 256               # tokens of a row, and the longest conversation
@@ -26,7 +26,7 @@ class Rows:
     tokens: np.ndarray    # int16 [R, ROW]
     document: np.ndarray  # uint8 [R, ROW], conversations of a row from 1; 0 is padding
     position: np.ndarray  # uint8 [R, ROW], in the conversation
-    target: np.ndarray    # bool [R, ROW], the tokens that the model has to say
+    target: np.ndarray    # bool [R, ROW], the tokens that the model must generate
 
 
 class Harmony:
@@ -57,7 +57,7 @@ class Harmony:
         return self.role["user"] + [self.message] + prompt + [self.end] + self.role["assistant"]
 
     def said(self, thought, answer, stop):
-        """What the assistant says after <|start|>assistant."""
+        """The assistant's turn after <|start|>assistant."""
         analysis = self.analysis_header + thought + [self.end] + self.role["assistant"] if thought else []
         return analysis + self.final_header + answer + [stop]
 
@@ -79,7 +79,7 @@ def cases(fathom, grammar, split, task, count, seed):
 
 
 def conversations(harmony, made, seed):
-    """(ids, where the assistant's last turn begins) of each case, in random company."""
+    """(ids, start of the assistant's last turn) of each case, within a random conversation."""
     rng = random.Random(seed)
     rng.shuffle(made)
     prompts = harmony.encode_all([case["prompt"] for case in made])
@@ -96,7 +96,7 @@ def conversations(harmony, made, seed):
         before = 2 if chance < TWO_TURNS_BEFORE else 1 if chance < TWO_TURNS_BEFORE + ONE_TURN_BEFORE else 0
         for turn in range(before):
             j = rng.randrange(len(made))
-            # The format leaves out analysis before the conversation's first final message, and no other.
+            # The format drops only the analysis before the conversation's first final message.
             ids += harmony.question(prompts[j]) + harmony.said(thoughts[j] if turn else [], answers[j], harmony.end)
         ids += harmony.question(prompts[i])
         begin = len(ids)
@@ -142,7 +142,7 @@ def shard(harmony, fathom, grammar, mixture, size, seed):
 
 
 def work(folder, fathom, mixture, size, first, step, queue):
-    """Puts shard after shard into the queue, until it is ended."""
+    """Puts shard after shard into the queue until it is closed."""
     harmony = Harmony(folder)
     seed = first
     while True:

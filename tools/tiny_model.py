@@ -29,7 +29,7 @@ class Shape:
     window: int = 64
 
     def mxfp4_bytes(self):
-        """Of the checkpoint's tensors with MXFP4 experts and bf16 for the rest."""
+        """Bytes of the checkpoint's tensors, with MXFP4 experts and bf16 for the rest."""
         H, I, E = self.hidden, self.intermediate, self.experts
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         dense = 2 * H + (q + 2 * kv) * (H + 1) + H * (q + 1) + self.heads + E * (H + 1) + E * (2 * I + H)
@@ -54,7 +54,7 @@ def rope_tables(head_dim, positions, device):
 
 
 def mxfp4(weight):
-    """bf16 [.., in, out] through MXFP4 along `in` and back: core/fp4_blocks.cpp's rule. Gradients pass straight
+    """bf16 [.., in, out] through MXFP4 along `in` and back: core/mxfp4_nvfp4.cpp's rule. Gradients pass straight
     through."""
     w = weight.float()
     blocks = w.detach().unflatten(-2, (-1, MX_BLOCK))
@@ -103,8 +103,8 @@ def attend(q, k, v, mask, sinks, shape):
 
 
 def route(h, p, top_k):
-    """Weights of the experts [.., E], 0 for those that are not among the top k, the lower index first where logits
-    tie; and the logits' softmax over all, for balancing."""
+    """Weights of the experts [.., E], 0 outside the top k, ties to the lower index; and the softmax of the logits
+    over all experts, for balancing."""
     z = torch.nn.functional.linear(h.float(), p["router_w"].to(torch.float32), p["router_b"].to(torch.float32))
     mine, other = z[..., :, None], z[..., None, :]
     index = torch.arange(z.shape[-1], device=z.device)
@@ -114,8 +114,8 @@ def route(h, p, top_k):
 
 
 def experts(h, weights, p, w1, w2):
-    """All of them in two products; w1 [E, H, 2I] and w2 [E, I, H] as they decode, weights [.., E]. A weight on an
-    expert's output is one on what its down projection takes in."""
+    """All experts in two products; w1 [E, H, 2I] and w2 [E, I, H] decoded, weights [.., E]. Scaling an expert's
+    output equals scaling the input of its down projection."""
     E, H, width = w1.shape
     dtype = h.dtype
     up = torch.matmul(h, w1.to(dtype).permute(1, 0, 2).reshape(H, E * width)).float()
@@ -188,8 +188,8 @@ class TinyGptOss(torch.nn.Module):
             "embedding": normal(shape.vocab, H, std=0.3), "unembedding": normal(shape.vocab, H, std=0.02),
             "norm": ones(H)})
 
-    # What follows gives parameters in bf16, as the checkpoint holds them; gradients go to those in float32. Not inside
-    # torch.compile, which drops a rounding that is undone at once.
+    # Rounds parameters to bf16, as in the checkpoint; gradients go to the float32 ones. Not inside torch.compile,
+    # which removes a rounding that is undone at once.
 
     def layer_parameters(self):
         split = {name: value.bfloat16().unbind(0) for name, value in self.layers.items() if name not in ("w1", "w2")}

@@ -6,9 +6,9 @@
     tools/train_tiny.py --check                              this file's model against transformers', random weights
     tools/train_tiny.py --smoke --minutes 3 --task comparison --out DIR          a smaller one, on the CPU
 
---minutes count from the start to the last step and set the learning rate's schedule; measuring the result comes on top,
-under a minute. How many steps fit, and which fresh rows they see, depends on the machine's speed: a run is recorded
-(training.json), not repeatable to the bit.
+--minutes count from the start to the last step and set the learning rate's schedule; measuring the result takes
+another minute at most. How many steps fit, and which fresh rows they see, depends on the machine's speed: a run is
+recorded (training.json), not repeatable to the bit.
 """
 import argparse
 import json
@@ -24,9 +24,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 import tiny_data  # noqa: E402
 
 WARM_UP_STEPS = 200
-DECAY_FROM = 0.45     # of the time: from here the learning rate falls to nothing, linearly
-QUANTISE_FROM = 0.40  # of the time: from here the forward pass sees MXFP4 experts,
-PLAIN_EVERY = 4       # but for every fourth step, so that the bf16 ones stay good too
+DECAY_FROM = 0.45     # of the time: from here the learning rate falls linearly to zero
+QUANTISE_FROM = 0.40  # of the time: from here the forward pass uses MXFP4 experts,
+PLAIN_EVERY = 4       # except in every fourth step, so that the bf16 experts stay good too
 BALANCE = 0.01        # weight of the experts' balancing loss, summed over layers
 MUON_RATE, ADAM_RATE, DECAY = 5e-3, 3e-3, 0.1
 HELD_OUT_SEED = 7
@@ -47,7 +47,7 @@ def orthogonal(g):
 
 
 def muon_step(parameters, momenta, rate, momentum=0.95):
-    """An update's root mean square is 0.2 rates whatever the shape: Liu et al., Muon is scalable, 2025."""
+    """The root mean square of an update is 0.2 learning rates for every shape: Liu et al., Muon is scalable, 2025."""
     for parameter, velocity in zip(parameters, momenta):
         gradient = parameter.grad
         velocity.lerp_(gradient, 1 - momentum)
@@ -105,7 +105,7 @@ def forward(model, batch, quantised, dtype, block, loss_of):
 
 
 def greedy(model, prompts, stops, quantised, dtype, device, most=200):
-    """What the model says after each of the prompts, token lists: to a stop, or `most` tokens."""
+    """The model's tokens after each of the prompts, up to a stop token or `most` tokens."""
     import torch
     import tiny_model as tm
     shape = model.shape
@@ -329,7 +329,7 @@ def check(args):
     model = tm.TinyGptOss(shape, args.seed)
     model.rope = tm.rope_tables(shape.head_dim, 1024, "cpu")
     generator = torch.Generator().manual_seed(args.seed)
-    with torch.no_grad():  # so that every term matters: biases, sinks, clamps
+    with torch.no_grad():  # random values make every term matter: biases, sinks, clamps
         for name, p in list(model.layers.items()) + list(model.top.items()):
             noise = torch.randn(p.shape, generator=generator)
             p.copy_(1 + 0.1 * noise if "norm" in name else 0.5 * noise if name == "sinks" else

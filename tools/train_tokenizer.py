@@ -21,11 +21,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The rule's lowest ids; the first three are those of the tiny config in gpt-oss's tests.
 SPECIALS = ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
             "<|message|>", "<|call|>"]
-# Of the format itself, wherever they rank.
+# Words of the format, whatever their rank.
 HARMONY = ["system", "developer", "user", "assistant", "tool", "functions", "analysis", "commentary", "final"]
-VOCAB = 1024   # at most, and a multiple of 8 for the sake of matrix products
+VOCAB = 1024   # at most, and a multiple of 8 for efficient matrix products
 CASES = 30000  # of each task
-LEAST = 80     # times that a word occurs
+LEAST = 80     # minimum count of a word
 
 PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -74,7 +74,7 @@ def pieces(fathom, grammar):
         case = json.loads(line)
         add(case["prompt"])
         add(case["thought"])
-        if case["task"] != "reversing":  # a word backwards is no word
+        if case["task"] != "reversing":  # reversed words are no words
             add(case["answer"])
     prompt = tomllib.loads(pathlib.Path(grammar).read_text(encoding="utf-8"))["system_prompt"]
     add(f"{prompt}\nCurrent date: ", CASES)
@@ -92,7 +92,8 @@ def main():
     known = set(tokens)
     count = pieces(args.fathom, args.grammar)
     space = byte_alphabet()[ord(" ")]
-    # A list's first word has no space before it, the others have: both, so that they are learnt together.
+    # The first word of a list has no space before it and the others have one: keep both spellings, so that both are
+    # learnt.
     words = collections.Counter()
     for piece, times in count.items():
         words[piece.removeprefix(space)] += times

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/thread_pool.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab {
 

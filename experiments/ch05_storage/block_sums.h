@@ -1,20 +1,20 @@
-// The problem: for each 4 KiB block of a file the sum of its 32-bit words. `order` names every block once:
-// where a program that looks records up by key would find them. The file is read with O_DIRECT, so each read
-// goes to the device; the copy of its contents in memory serves the reference only.
+// The problem: for each 4 KiB block of a file the sum of its 32-bit words. `order` names every block once, in
+// the order in which a lookup by key would visit them. The file is read with O_DIRECT, so each read goes to
+// the device; the copy of its contents in memory serves the reference only.
 #pragma once
 
 #include <memory>
 
 #include "core/rng.h"
 #include "experiments/ch05_storage/scratch_file.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab {
 
 struct BlockSums {
   static constexpr int64_t kBlock     = 4096;              // bytes
   static constexpr int64_t kWords     = kBlock / 4;        // int32 a block
-  static constexpr int64_t kWorkspace = int64_t{1} << 20;  // bytes that are in flight at most
+  static constexpr int64_t kWorkspace = int64_t{1} << 20;  // most bytes in flight
 
   std::shared_ptr<const ScratchFile> file = std::make_shared<ScratchFile>();
   View<const int32_t, 2> contents;  // block, word

@@ -1,6 +1,6 @@
-// The file of a storage experiment. It has no name from the moment it exists, so nothing is left behind
-// however the process ends, and it is read with O_DIRECT: past the page cache, from the device (what the
-// device, or the host of a virtual machine, caches is beyond us).
+// The file of a storage experiment. It never has a name, so it disappears however the process ends. It is
+// read with O_DIRECT: past the page cache, from the device. (The device, or the host of a virtual machine,
+// may still cache it.)
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #include "core/expect.h"
 #include "core/view.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab {
 
@@ -30,7 +30,7 @@ class ScratchFile {
   static constexpr int64_t kAlignment = 4096;
 
   // In the first folder that lies on a disk and takes O_DIRECT: $TMPDIR, $XDG_CACHE_HOME/fathom or
-  // ~/.cache/fathom, /var/tmp, /tmp. Where there is none the experiment is skipped by type.
+  // ~/.cache/fathom, /var/tmp, /tmp. Without such a folder the experiment is skipped with a typed reason.
   ScratchFile() {
     for (const std::filesystem::path& folder : folders())
       if (open_in(folder)) return;
@@ -45,7 +45,7 @@ class ScratchFile {
   ScratchFile(const ScratchFile&)            = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  // Replaces the contents. Afterwards they are on the device and nowhere in the page cache.
+  // Replaces the contents. Afterwards they are on the device and not in the page cache.
   void rewrite(const void* data, int64_t bytes) const {
     const auto* from = static_cast<const char*>(data);
     for (int64_t done = 0; done < bytes;)

@@ -1,7 +1,7 @@
 // A Mixture-of-Experts layer, the problem of this chapter's experiments: T tokens of 256 features, 16 experts
 // of 256 hidden units, 2 experts for each token, fp32.
 //   out(t, .) = sum_k gate(t, k) relu(x(t, .) W1[e]) W2[e],   e = expert(t, k)
-// Routing is an input: which experts a router picks, and why, is not the question here.
+// Routing is an input of the problem.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "experiments/ch09_arithmetic_intensity/tile_product.h"
-#include "lab/experiment.h"
+#include "experiments/tile_product.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::moe {
 
@@ -23,12 +23,13 @@ static_assert(kModel % kPanel == 0 && kHidden % kPanel == 0 && kTopK == 2);
 
 struct ExpertLayer {
   View<const float, 2> x;         // T x kModel
-  View<const int32_t, 2> expert;  // T x kTopK: different experts of one token
-  View<const float, 2> gate;      // T x kTopK: positive, of sum 1
-  // kExperts x kMatrix each, in panels (tile_product.h) as an engine lays weights out when it loads them.
+  View<const int32_t, 2> expert;  // T x kTopK; a token's are all different
+  View<const float, 2> gate;      // T x kTopK, positive; a token's sum is 1
+  // kExperts x kMatrix each, packed in panels (tile_product.h), as an engine packs weights when it loads
+  // them.
   View<const float, 2> w1, w2;
   View<float, 2> out;  // T x kModel
-  // Workspace: one row for each token and expert of it ("slot"), which is more than T.
+  // Workspace: a row for each slot, which is a token and one of its experts.
   View<float, 2> gathered, hidden, result;  // T kTopK x kModel, kHidden, kModel
   View<int32_t, 1> slot_of_row;             // t kTopK + k, grouped by expert
   View<int32_t, 1> row_of_slot;             // its inverse
@@ -38,7 +39,7 @@ struct ExpertLayer {
       : x(arena.input<float>({at["tokens"], kModel}, Normal{})),
         expert(arena.input<int32_t>({at["tokens"], kTopK}, generate<int32_t>(route))),
         gate(arena.input<float>({at["tokens"], kTopK}, generate<float>(weigh))),
-        // Deviations that keep hidden units and outputs near 1, as training does.
+        // Standard deviations that keep hidden units and outputs near 1, as training does.
         w1(arena.input<float>({kExperts, kMatrix}, Normal{.stddev = 1 / std::sqrt(double{kModel})})),
         w2(arena.input<float>({kExperts, kMatrix}, Normal{.stddev = 1 / std::sqrt(double{kHidden})})),
         out(arena.output<float>({at["tokens"], kModel})),
@@ -49,7 +50,7 @@ struct ExpertLayer {
         row_of_slot(arena.workspace<int32_t>({at["tokens"] * kTopK})),
         first_row(arena.workspace<int32_t>({kExperts + 1})) {}
 
-  // What the routed experts need. Weights count in full: at the timed points hardly an expert is without
+  // The work of the routed experts. Weights count in full: at the timed points nearly every expert has
   // tokens.
   Cost cost() const {
     const auto slots = static_cast<double>(expert.size());
@@ -87,15 +88,15 @@ struct ExpertLayer {
           const double weight = static_cast<double>(gate(t, k)) *
                                 w2(expert(t, k), (m / kPanel * kHidden + h) * kPanel + m % kPanel);
           sum.value += unit.value * weight;
-          sum.magnitude += unit.magnitude * std::abs(weight);  // relu hands an error on at most as it is
+          sum.magnitude += unit.magnitude * std::abs(weight);  // relu does not enlarge an error
         }
       return sum;
     });
   }
 
  private:
-  // Routers have favourites: the smaller of two draws makes low experts likelier than high ones, by up to 31
-  // to 1. The second expert of a token is any other.
+  // Routers favour some experts. The smaller of two draws makes low experts likelier than high ones, by up to
+  // 31 to 1. A token's second expert is any other.
   static void route(int32_t* experts, int64_t n, uint64_t seed) {
     std::vector<int32_t> a(static_cast<size_t>(n)), b(static_cast<size_t>(n));
     fill_integers(a.data(), n, seed, 0, kExperts);

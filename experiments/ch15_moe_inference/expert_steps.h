@@ -1,5 +1,4 @@
-// The steps from which this chapter's variants are put together: one expert on some rows, and tokens grouped
-// by expert.
+// Steps that this chapter's variants share: one expert on some rows, and tokens grouped by expert.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 
 namespace fathom::lab::moe {
 
-// result = relu(x W1[e]) W2[e] for `rows` rows; hidden is scratch of as many.
+// result = relu(x W1[e]) W2[e] for `rows` rows; hidden is scratch for as many rows.
 inline void run_expert(const ExpertLayer& p, int64_t e, int64_t rows, const float* x, float* hidden,
                        float* result) {
   product(rows, kHidden, kModel, x, kModel, packed_panels(&p.w1(e, 0), kModel), hidden, kHidden, false);
@@ -22,7 +21,7 @@ inline void accumulate(float* __restrict__ out, float weight, const float* __res
   for (int64_t m = 0; m < kModel; ++m) out[m] += weight * result[m];
 }
 
-// A token's experts one after the other, each with a row.
+// A token's experts one after the other, one row each.
 inline void run_token(const ExpertLayer& p, int64_t t) {
   float* out = &p.out(t, 0);
   std::fill_n(out, kModel, 0.0f);
@@ -57,7 +56,7 @@ inline void run_group(const ExpertLayer& p, int64_t e, int64_t begin, int64_t en
     run_expert(p, e, end - begin, &p.gathered(begin, 0), &p.hidden(begin, 0), &p.result(begin, 0));
 }
 
-// What a token's experts have left in `result`, weighted, for tokens [begin, end).
+// out = the weighted results of a token's experts, for tokens [begin, end).
 inline void combine(const ExpertLayer& p, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     float* out = &p.out(t, 0);

@@ -1,16 +1,16 @@
 #include "experiments/ch15_moe_inference/mxfp4_layers.h"
 
-#include "core/device.h"
-#include "core/device_buffer.h"
-#include "kernels/packed_experts.h"
+#include "cuda/device.h"
+#include "cuda/device_buffer.h"
+#include "kernels/moe/pack_experts.h"
 
 namespace fathom::lab::mxfp4 {
 
-// Made and packed on the GPU, by the op that packs a model.
+// Generated and packed on the GPU, by the op that packs a model.
 void fill_matrices(uint8_t* buffer, const Places& at, kernels::RowOrder order, uint64_t seed) {
   if (at.bytes == 0) return;
-  static_assert(kernels::exponent_of(kBeyondScales - 1) == 0);
-  Device& device = *cuda_device();
+  static_assert(kernels::output_exponent(kBeyondScales - 1) == 0);
+  Device& device = *find_device({0});
   const DeviceBuffer<uint8_t> memory(device, at.bytes);
   uint8_t* const blocks = memory.data();
   uint8_t* const scales = blocks + at.scales;

@@ -1,13 +1,13 @@
 // to = blocks * scales                        n numbers, MXFP4 to bf16
 //
 // bytes   17/32 of a number read, 2 written
-// limit   memory bandwidth, of writing above all
-// idea    a thread makes 16 bytes of 4, so that a warp's loads and its stores are both contiguous; it has
-//         four of its words on their way at once
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+// limit   memory bandwidth, mostly of writes
+// idea    a thread turns 4 bytes into 16, so that a warp's loads and stores are both contiguous; four of its
+//         words are in flight at once
+#include "cuda/check.h"
 #include "experiments/ch15_moe_inference/mxfp4_layers.h"
 #include "experiments/ch15_moe_inference/mxfp4_words.cuh"
+#include "experiments/rows.cuh"
 
 namespace fathom::lab::mxfp4 {
 namespace {

@@ -1,16 +1,16 @@
 // gpt-oss's experts in MXFP4, 32 numbers of 4 bits to a scale, for the chapter's GPU experiments: `width`
-// inputs and outputs, and as many gated units between (kernels/experts.h has the formulas).
+// inputs and outputs, and as many gated units between (kernels/moe/experts.h has the formulas).
 //
-// The engine's ops want weights in another order than checkpoints have them in (kernels/packed_weights.h). So
-// that every variant finds the order it reads, one input holds the same matrices in both.
+// The engine's ops read packed weights (kernels/gemm/packed_weights.h), other variants the checkpoint's
+// layout. One input holds the same matrices in both.
 #pragma once
 
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
-#include "kernels/packed_weights.h"
+#include "cuda/stream.h"
+#include "kernels/gemm/packed_weights.h"
 
 namespace fathom::lab::mxfp4 {
 
@@ -18,18 +18,18 @@ inline constexpr int64_t kTopK = 4;  // experts of a token
 inline constexpr float kLimit = 7, kAlpha = 1.702f;
 
 // Scales are 2^-7 to 2^-5: units come out around the limit of 7 at the model's width of 2880. None is so
-// large that packing would have to take an exponent out (kernels/packed_experts.h).
+// large that packing would have to factor out an exponent (kernels/moe/pack_experts.h).
 inline constexpr int kSmallestScale = 120, kBeyondScales = 123;
 
 // Matrices [outputs, inputs] of E experts. Both are multiples of 64, so that packed ones have no padding.
 struct Matrices {
-  View<const uint8_t, 4> blocks;  // [E, outputs, inputs / 32, 16], two numbers a byte, the first in the low
-                                  // half
+  // [E, outputs, inputs / 32, 16], two numbers a byte, the first in the low half
+  View<const uint8_t, 4> blocks;
   View<const uint8_t, 3> scales;  // [E, outputs, inputs / 32], E8M0
-  kernels::PackedExperts packed;  // with biases, which are in fp32 and in its order for every variant
+  kernels::PackedExperts packed;  // with biases: fp32, in packed order for every variant
 };
 
-// Where they lie in one buffer, in bytes from its beginning; blocks come first.
+// Byte offsets in one buffer; blocks come first.
 struct Places {
   int64_t experts, outputs, inputs;
   int64_t scales        = experts * outputs * inputs / 2;
@@ -49,12 +49,12 @@ inline Matrices matrices_at(const uint8_t* buffer, const Places& at, const float
                      .depth   = at.inputs}};
 }
 
-// Fills a buffer of the host with random weights, the same in both orders.
+// Fills a host buffer with random weights, the same in both layouts.
 FATHOM_CUDA_LAUNCHER void fill_matrices(uint8_t* buffer, const Places& at, kernels::RowOrder order,
                                         uint64_t seed);
 
-// to = the numbers of as many matrices [outputs, inputs] in bf16, without gaps. Exact: an E2M1 number times a
-// power of two is a bf16 number.
+// Dequantizes matrices [outputs, inputs] to bf16, contiguously. Exact: an E2M1 number times a power of two is
+// a bf16 number.
 FATHOM_CUDA_LAUNCHER void dequantize(View<const uint8_t, 4> blocks, View<const uint8_t, 3> scales, bf16* to,
                                      StreamRef stream);
 

@@ -1,6 +1,6 @@
-// The layers of mxfp4_layers.h as inputs of a problem, and what they come to in double, an element at a time
-// (kernels/experts.h). What the first layer hands to the second is rounded to bf16 and an output of every
-// variant, so that each layer is compared given what it got.
+// The layers of mxfp4_layers.h as inputs of a problem, and their reference in double, an element at a time
+// (kernels/moe/experts.h). The first layer's result is rounded to bf16 and an output of every variant, so
+// that the second layer is compared given its actual input.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 #include "experiments/ch15_moe_inference/mxfp4_layers.h"
 #include "lab/check.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::mxfp4 {
 
@@ -19,7 +19,7 @@ inline Matrices input_matrices(const Places& at, kernels::RowOrder order, View<c
   return matrices_at(arena.input<uint8_t>({at.bytes}, generate<uint8_t>(fill)).data(), at, bias.data());
 }
 
-// Bias and products of output n of an expert; `packed` is its row in packed order.
+// Bias plus product of output n of an expert; `packed` is its packed row.
 inline Sum product(const Matrices& w, int64_t expert, int64_t n, int64_t packed, const bf16* x) {
   static constexpr auto kNumbers = [] {
     std::array<double, 16> numbers{};

@@ -1,4 +1,4 @@
-// MXFP4 as checkpoints have it, in the registers of CUDA cores.
+// Dequantizing MXFP4 in the checkpoint's layout, on CUDA cores.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -8,8 +8,8 @@
 namespace fathom::lab::mxfp4 {
 
 // The 8 numbers of a word, the first in its lowest 4 bits, times 2^-14. An E2M1 code is a sign and three bits
-// of magnitude. With the sign at bit 15 of an fp16 and the magnitude at bits 11..9 the number is there times
-// 2^-14, the subnormal 0.5 too; two codes that are 16 bits apart go together.
+// of magnitude. With the sign at bit 15 of an fp16 and the magnitude at bits 11..9 the fp16 is the number
+// times 2^-14, also for the subnormal 0.5. Two codes that are 16 bits apart are converted together.
 __device__ inline void unpack(uint32_t codes, float (&to)[8]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -22,7 +22,7 @@ __device__ inline void unpack(uint32_t codes, float (&to)[8]) {
   }
 }
 
-// What is left to multiply by: an E8M0 scale, of a code up to 240, times 2^14.
+// The remaining factor: an E8M0 scale, of a code up to 240, times 2^14.
 __device__ inline float scale(uint32_t code) { return __uint_as_float((code + 14) << 23); }
 
 }  // namespace fathom::lab::mxfp4

@@ -7,7 +7,7 @@
 namespace fathom::cli {
 namespace {
 
-// The verb, or part of a verb, that the arguments chose; `app` itself when none.
+// The innermost subcommand that the arguments chose, or `app` itself.
 const CLI::App& chosen(const CLI::App& app) {
   for (const CLI::App* verb : app.get_subcommands()) return chosen(*verb);
   return app;

@@ -1,5 +1,4 @@
-// What the command line gets in addition to what CLI11 gives: an environment variable for every flag, and the
-// nearest flag or verb for a misspelt one.
+// Additions to CLI11: an environment variable for every flag, and a suggestion for a misspelt flag or verb.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,12 +7,11 @@
 
 namespace fathom::cli {
 
-// --artifacts-dir of any verb can be set by FATHOM_ARTIFACTS_DIR, and so on for every long flag but --help
-// and
-// --version.
+// Every long flag except --help and --version can be set by a variable: --artifacts-dir by
+// FATHOM_ARTIFACTS_DIR.
 void add_environment_variables(CLI::App& app);
 
-// "did you mean '--quick'?" for what `app` did not understand; empty when nothing is near.
+// "did you mean '--quick'?" for arguments that `app` did not understand; empty when no name is close.
 std::string suggestion(const CLI::App& app, const std::vector<std::string>& arguments);
 
 }  // namespace fathom::cli

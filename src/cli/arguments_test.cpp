@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "cli/output.h"
+#include "cli/output_flags.h"
 #include "cli/verbs.h"
 
 namespace fathom::cli {
@@ -40,12 +40,12 @@ TEST(Arguments, EveryFlagIsAlsoAnEnvironmentVariable) {
   EXPECT_EQ(program.artifacts, "elsewhere");
   Program explicitly;
   explicitly.parse("run --artifacts-dir here");
-  EXPECT_EQ(explicitly.artifacts, "here");  // the command line is nearer
+  EXPECT_EQ(explicitly.artifacts, "here");  // the command line wins over the variable
   unsetenv("FATHOM_QUICK");
   unsetenv("FATHOM_ARTIFACTS_DIR");
 }
 
-// The real verbs: none may be left without one.
+// The real verbs: no long flag may lack a variable.
 TEST(Arguments, NoVerbHasAFlagWithoutAVariable) {
   int exit_code = 0;
   CLI::App app;

@@ -2,8 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "cli/load_flags.h"
-#include "cli/usage.h"
+#include "cli/bench_flags.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "engine/engine.h"
 

@@ -1,5 +1,4 @@
-// fathom bench latency: how fast the engine reads a batch of prompts, and how fast it answers them all, as
-// shares of what the machine allows.
+// fathom bench latency: prefill and decode speed of one batch of prompts, as shares of the machine's limits.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,20 +10,23 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cli/batch_run.h"
-#include "cli/bundled_model.h"
+#include "cli/bench_flags.h"
 #include "cli/engine_flags.h"
-#include "cli/load_flags.h"
-#include "cli/output.h"
+#include "cli/model_folder.h"
+#include "cli/output_flags.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"
-#include "cli/usage.h"
+#include "cli/timed_batch.h"
+#include "cli/usage_error.h"
+#include "core/exit_code.h"
+#include "core/utc_time.h"
 #include "engine/engine.h"
-#include "kernels/kv_tiles.h"
+#include "kernels/attention/paged_kv_cache.h"
 #include "machine/ceilings.h"
 #include "machine/gpu_ceilings.h"
 #include "measure/statistics.h"
@@ -53,37 +55,37 @@ struct LatencyFlags {
   }
 };
 
-// A run that is in none of the times.
+// A run under the profiler; it does not count in the times.
 struct ProfiledBatch {
   profile::BatchSteps steps;
-  BatchRun run;
+  BatchTimes run;
   std::string trace;  // a file
   std::vector<std::string> notes;
 };
 
-// One batch size, over the runs that count.
+// One batch size, over the counted runs.
 struct BatchLatency {
   int64_t batch = 1;
   std::vector<double> ttft_s;  // until every prompt has its first token
-  std::vector<double> tpot_s;  // of a step in which every sequence of the batch gets a token
-  double prefill_flops = 0;    // of the batch: dense layers, its own experts, a row of logits a prompt
-  double step_bytes    = 0;    // weights and keys and values that a step touches, with even routing
+  std::vector<double> tpot_s;  // of a decode step for the whole batch
+  double prefill_flops = 0;    // of the batch: dense layers, routed experts, one row of logits a prompt
+  double step_bytes    = 0;    // weights, keys and values that a step reads, if routing is uniform
   std::optional<ProfiledBatch> profiled;
 };
 
 struct Latency {
   std::string where;
   std::vector<BatchLatency> batches;
-  std::optional<double> read_bytes_per_s;  // where doctor has measured this machine
+  std::optional<double> read_bytes_per_s;  // absent until doctor has measured this machine
   std::optional<double> peak_flops;
 };
 
-// 2 flops for each weight that a token meets, attention's own products, and the unembedding once.
+// 2 flops for each weight that a token uses, the products of attention, and the unembedding once.
 double prefill_flops(const model::Config& c, int64_t tokens) {
   const auto f             = model::footprint(c);
   const double unembedding = static_cast<double>(c.vocab_size) * static_cast<double>(c.hidden_size);
   const auto T             = static_cast<double>(tokens);
-  double pairs             = 0;  // of a query and a position it sees
+  double pairs             = 0;  // (query, key) pairs that attention computes
   for (const model::Attention kind : c.layers)
     for (int64_t t = 0; t < tokens; ++t)
       pairs +=
@@ -92,8 +94,8 @@ double prefill_flops(const model::Config& c, int64_t tokens) {
          4 * pairs * static_cast<double>(c.num_attention_heads * c.head_dim);
 }
 
-// What a step for `batch` sequences of `context` tokens reads: every weight but those of experts, the experts
-// that some token is expected to go to where all are as likely, and keys and values of `kv_bytes` a number.
+// Bytes that a step for `batch` sequences of `context` tokens reads: all weights outside the experts, the
+// expected number of distinct experts under uniform routing, and keys and values at `kv_bytes` an element.
 double step_bytes(const model::Config& c, int64_t batch, int64_t context, double kv_bytes) {
   const auto f       = model::footprint(c);
   const auto L       = static_cast<double>(c.num_hidden_layers);
@@ -106,11 +108,11 @@ double step_bytes(const model::Config& c, int64_t batch, int64_t context, double
   return dense + hit * one + static_cast<double>(batch) * kv;
 }
 
-// Of a number in the cache, its share of a scale included.
+// Bytes of an element of the KV cache, including its share of a scale.
 double kv_bytes_of(const engine::EngineConfig& config) {
-  using kernels::Fp8KvTiles, kernels::KvTiles;
+  using kernels::Fp8KvPages, kernels::Bf16KvPages;
   if (config.kv_dtype == engine::EngineConfig::KvDtype::fp8)
-    return static_cast<double>(Fp8KvTiles::kPageBytes) / (2 * KvTiles::kElements);
+    return static_cast<double>(Fp8KvPages::kPageBytes) / (2 * Bf16KvPages::kElements);
   return config.gpu ? 2 : 4;
 }
 
@@ -134,10 +136,10 @@ Latency measure_latency(const LatencyFlags& flags) {
   const bool gpu            = engine->config().gpu;
   const model::Config model = engine->checkpoint().config;
 
-  Latency seen{.where = engine->where()};
+  Latency seen{.where = engine->device_name()};
   if (gpu) {
     try {
-      const auto& known = machine::gpu_ceilings(machine::Refresh::never);
+      const auto& known = machine::gpu_ceilings(machine::Refresh::never, engine->config().device);
       seen.read_bytes_per_s =
           machine::gpu_median_rate(machine::GpuLevel::dram, machine::Traffic::read, known);
       seen.peak_flops = machine::gpu_median_flops(DType::bf16, true, known);
@@ -159,7 +161,7 @@ Latency measure_latency(const LatencyFlags& flags) {
                     .phase      = i < 0 ? "warm up" : "measure",
                     .done       = static_cast<int>(i + flags.warmup),
                     .total      = static_cast<int>(flags.iterations + flags.warmup)});
-      const BatchRun run = run_batch(*engine, flags.shape(batch), flags.seed + static_cast<uint64_t>(i));
+      const BatchTimes run = time_batch(*engine, flags.shape(batch), flags.seed + static_cast<uint64_t>(i));
       if (i < 0) continue;
       now.ttft_s.push_back(run.ttft_s());
       if (flags.output_len > 0) now.tpot_s.push_back(run.tpot_s());
@@ -169,9 +171,36 @@ Latency measure_latency(const LatencyFlags& flags) {
   return seen;
 }
 
-// One more run of each batch, by an engine of its own: what watches GPUs makes launches slower for as long as
-// the process lives, so it comes last, and sees the kernels of graphs only if they are made after it came. An
-// error where nothing can be watched.
+// The mean cost of `count` steps, op by op.
+std::vector<profile::DeclaredCost> declared(std::span<const engine::StepCosts> steps, int64_t count) {
+  std::vector<model::KernelCost> sum;
+  for (const engine::StepCosts& step : steps) model::add_costs(sum, step.kernels);
+  std::vector<profile::DeclaredCost> mean;
+  const auto n = static_cast<double>(count);
+  for (const model::KernelCost& one : sum)
+    mean.push_back({.kernel   = one.kernel,
+                    .instance = one.instance,
+                    .launches = static_cast<double>(one.launches) / n,
+                    .bytes    = one.cost.bytes() / n,
+                    .flops    = one.cost.flops / n,
+                    .expected = one.expected});
+  return mean;
+}
+
+// Prefill is every step of the run up to the last with rows of prompts; decoding is the steps after it.
+void add_costs(profile::BatchSteps& to, std::span<const engine::StepCosts> recorded, TimePoint start) {
+  const auto begin = std::find_if(recorded.begin(), recorded.end(),
+                                  [&](const engine::StepCosts& step) { return step.launched >= start; });
+  auto decode      = recorded.end();
+  while (decode > begin && !(decode - 1)->prompts) --decode;
+  profile::add_costs(to.prefill, declared({begin, decode}, 1));
+  if (to.decode.steps > 0 && recorded.end() - decode >= to.decode.steps)
+    profile::add_costs(to.decode, declared({decode, decode + to.decode.steps}, to.decode.steps));
+}
+
+// Profiles one more run of each batch, on an engine of its own. CUPTI's activity tracing slows launches for
+// the rest of the process, so it comes after all timing; and it sees a graph's kernels only if the graph is
+// captured after tracing began. Returns an error where tracing is not available.
 Status profile_latency(const LatencyFlags& flags, Latency& seen) {
   const auto watch = profile::ActivityWatch::open();
   if (!watch) return watch.error();
@@ -184,19 +213,25 @@ Status profile_latency(const LatencyFlags& flags, Latency& seen) {
                   .done       = static_cast<int>(&now - seen.batches.data()),
                   .total      = static_cast<int>(seen.batches.size())});
     const BatchShape shape = flags.shape(now.batch);
-    run_batch(*engine, shape, flags.seed - 1);  // makes the graphs that are not there yet
+    time_batch(*engine, shape, flags.seed - 1);  // captures the graphs that are still missing
     ProfiledBatch& profiled = now.profiled.emplace();
     TimePoint called;
+    std::vector<engine::StepCosts> costs;
+    engine->record_costs(&costs);
     const profile::Activity activity = (*watch)->watch([&] {
       called       = std::chrono::steady_clock::now();
-      profiled.run = run_batch(*engine, shape, flags.seed);
+      profiled.run = time_batch(*engine, shape, flags.seed);
     });
     const auto at                    = [&](TimePoint time) {
       return activity.start_ns + std::chrono::nanoseconds(time - called).count();
     };
     profiled.steps =
         profile::batch_steps(activity, at(profiled.run.start), at(profiled.run.begun), at(profiled.run.last));
+    engine->record_costs(nullptr);
+    add_costs(profiled.steps, costs, profiled.run.start);
     profiled.notes = activity.notes;
+    for (const auto* table : {&profiled.steps.prefill, &profiled.steps.decode})
+      profiled.notes.insert(profiled.notes.end(), table->notes.begin(), table->notes.end());
     if (profiled.steps.decode.steps != profiled.run.steps)
       profiled.notes.push_back(fmt::format(
           "{} steps of decoding were seen on the GPU, in which the host counted {} tokens of a sequence",
@@ -208,36 +243,36 @@ Status profile_latency(const LatencyFlags& flags, Latency& seen) {
   return Ok{};
 }
 
-struct Summary {
+struct LatencySummary {
   double median, lowest, highest;
 };
-Summary summary(std::vector<double> samples) {
+LatencySummary summary(std::vector<double> samples) {
   const auto [lowest, highest] = std::minmax_element(samples.begin(), samples.end());
   return {measure::median(samples), *lowest, *highest};
 }
 
 json to_json(const LatencyFlags& flags, const Latency& seen) {
-  const auto numbers = [](const Summary& s, double factor) {
+  const auto numbers = [](const LatencySummary& s, double factor) {
     return json{{"median", s.median * factor}, {"min", s.lowest * factor}, {"max", s.highest * factor}};
   };
   json batches = json::array();
   for (const BatchLatency& now : seen.batches) {
-    const Summary ttft  = summary(now.ttft_s);
-    const double flops  = now.prefill_flops / ttft.median;
-    const double tokens = static_cast<double>(now.batch * flags.input_len);
-    json out            = {{"batch_size", now.batch},
-                           {"ttft_ms", numbers(ttft, 1e3)},
-                           {"prefill_tokens_per_s", tokens / ttft.median},
-                           {"prefill_flops_per_s", flops},
-                           {"prefill_share_of_peak", nullptr},
-                           {"tpot_ms", nullptr},
-                           {"decode_tokens_per_s", nullptr},
-                           {"decode_bytes_per_s", nullptr},
-                           {"decode_share_of_read_bandwidth", nullptr},
-                           {"profile", nullptr}};
+    const LatencySummary ttft = summary(now.ttft_s);
+    const double flops        = now.prefill_flops / ttft.median;
+    const double tokens       = static_cast<double>(now.batch * flags.input_len);
+    json out                  = {{"batch_size", now.batch},
+                                 {"ttft_ms", numbers(ttft, 1e3)},
+                                 {"prefill_tokens_per_s", tokens / ttft.median},
+                                 {"prefill_flops_per_s", flops},
+                                 {"prefill_share_of_peak", nullptr},
+                                 {"tpot_ms", nullptr},
+                                 {"decode_tokens_per_s", nullptr},
+                                 {"decode_bytes_per_s", nullptr},
+                                 {"decode_share_of_read_bandwidth", nullptr},
+                                 {"profile", nullptr}};
     if (seen.peak_flops) out["prefill_share_of_peak"] = flops / *seen.peak_flops;
     if (!now.tpot_s.empty()) {
-      const Summary tpot         = summary(now.tpot_s);
+      const LatencySummary tpot  = summary(now.tpot_s);
       const double rate          = now.step_bytes / tpot.median;
       out["tpot_ms"]             = numbers(tpot, 1e3);
       out["decode_tokens_per_s"] = static_cast<double>(now.batch) / tpot.median;
@@ -267,53 +302,57 @@ Table to_table(const LatencyFlags& flags, const Latency& seen) {
                           {"rate", true},
                           {"of limit", true}},
               .rows    = {}};
-  const auto row = [&](int64_t batch, std::string step, const Summary& s, double tokens, std::string rate,
-                       double share) {
+  const auto row = [&](int64_t batch, std::string step, const LatencySummary& s, double tokens,
+                       std::string rate, double share) {
     table.rows.push_back({std::to_string(batch), std::move(step), fmt::format("{:.2f} ms", s.median * 1e3),
                           fmt::format("{:.2f} ms", s.lowest * 1e3), fmt::format("{:.2f} ms", s.highest * 1e3),
                           fmt::format("{:.4g}", tokens / s.median), std::move(rate),
                           share > 0 ? fmt::format("{:.1f} %", 100 * share) : "unknown"});
   };
   for (const BatchLatency& now : seen.batches) {
-    const Summary ttft = summary(now.ttft_s);
-    const double flops = now.prefill_flops / ttft.median;
+    const LatencySummary ttft = summary(now.ttft_s);
+    const double flops        = now.prefill_flops / ttft.median;
     row(now.batch, fmt::format("prefill of {}", flags.input_len), ttft,
         static_cast<double>(now.batch * flags.input_len), fmt::format("{:.4g} Gflop/s", flops * 1e-9),
         seen.peak_flops ? flops / *seen.peak_flops : 0);
     if (now.tpot_s.empty()) continue;
-    const Summary tpot = summary(now.tpot_s);
-    const double bytes = now.step_bytes / tpot.median;
+    const LatencySummary tpot = summary(now.tpot_s);
+    const double bytes        = now.step_bytes / tpot.median;
     row(now.batch, "decode, one step", tpot, static_cast<double>(now.batch),
         fmt::format("{:.4g} GB/s", bytes * 1e-9), seen.read_bytes_per_s ? bytes / *seen.read_bytes_per_s : 0);
   }
   return table;
 }
 
-void print_steps(const std::string& what, const profile::StepTable& steps, double with_s, double without_s) {
+void print_steps(const std::string& what, const profile::StepTable& steps, const profile::StepLimits& limits,
+                 double with_s, double without_s) {
   if (steps.steps == 0) return;
   fmt::print("\n{}: {:.2f} ms with the profiler attached, {:.2f} ms without\n", what, with_s * 1e3,
              without_s * 1e3);
-  const auto cells = profile::cells(steps);
+  const auto cells = profile::cells(steps, limits);
   Table table{.columns = {}, .rows = {cells.begin() + 1, cells.end()}};
   for (const std::string& name : cells.front()) table.columns.push_back({name, !table.columns.empty()});
   fmt::print("{}", to_text(table));
 }
 
 void print_profiles(const LatencyFlags& flags, const Latency& seen) {
+  const profile::StepLimits limits{.read_bytes_per_s = seen.read_bytes_per_s, .flops_per_s = seen.peak_flops};
   for (const BatchLatency& now : seen.batches) {
     if (!now.profiled) return;
     const ProfiledBatch& profiled = *now.profiled;
-    print_steps(fmt::format("prefill of {} x {}", now.batch, flags.input_len), profiled.steps.prefill,
+    print_steps(fmt::format("prefill of {} x {}", now.batch, flags.input_len), profiled.steps.prefill, limits,
                 profiled.run.ttft_s(), measure::median(now.ttft_s));
     if (!now.tpot_s.empty())
       print_steps(
           fmt::format("one step of decoding {}, the mean of {}", now.batch, profiled.steps.decode.steps),
-          profiled.steps.decode, profiled.run.tpot_s(), measure::median(now.tpot_s));
+          profiled.steps.decode, limits, profiled.run.tpot_s(), measure::median(now.tpot_s));
     for (const std::string& note : profiled.notes) fmt::print("{}\n", note);
   }
   fmt::print(
       "\nWhere a kernel began before the one before it had ended, its time counts from that end: rows add "
-      "up.\n");
+      "up.\nMB are those that the kernels' launchers declare; ~ stands before those of the experts that "
+      "random "
+      "routing hits on average.\n");
 }
 
 void print(const LatencyFlags& flags, const Latency& seen) {
@@ -368,7 +407,7 @@ void add_bench_latency(CLI::App& bench, int& exit_code) {
     if (!profiled) throw UsageError("no profile: " + profiled.error().message);
     for (const BatchLatency& now : seen.batches)
       if (now.profiled) fmt::print(stderr, "trace: {}\n", now.profiled->trace);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

@@ -1,5 +1,5 @@
-// fathom bench serve: how any OpenAI-compatible server holds a load, by the definitions of `vllm bench
-// serve`.
+// fathom bench serve: latency and throughput of any OpenAI-compatible server under load, by the definitions
+// of `vllm bench serve`.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,30 +16,32 @@
 #include <string>
 #include <vector>
 
-#include "cli/connections.h"
-#include "cli/load_flags.h"
-#include "cli/load_page.h"
-#include "cli/usage.h"
+#include "cli/bench_flags.h"
+#include "cli/bench_serve_page.h"
+#include "cli/open_file_limit.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
+#include "core/exit_code.h"
+#include "http/client.h"
 #include "lab/json_text.h"
 #include "lab/record.h"
+#include "load/arrivals.h"
+#include "load/report.h"
+#include "load/run.h"
 #include "model/tokenizer.h"
-#include "serve/arrivals.h"
-#include "serve/http_client.h"
-#include "serve/load_report.h"
-#include "serve/load_run.h"
 
 namespace fathom::cli {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kBisections    = 4;      // a factor of 2 in sixteenths: 4.4 %
-constexpr double kTrialLeast = 40;     // requests of a trial, so that one late answer is not 5 %
-constexpr double kTrialMost  = 16384;  // all their prompts lie in memory
-constexpr double kTrialE2el  = 10;     // length of a trial in answers of an idle server
+constexpr int kBisections    = 4;      // each factor of 2 in 16 steps: 4.4 %
+constexpr double kTrialLeast = 40;     // requests of a trial: one late answer is then below 5 %
+constexpr double kTrialMost  = 16384;  // all prompts of a trial are in memory
+constexpr double kTrialE2el  = 10;     // length of a trial, in units of an idle server's E2E latency
 
-struct ServeFlags {
+struct BenchServeFlags {
   std::string base_url, host = "127.0.0.1", endpoint, backend = "openai", model, api_key, tokenizer, label;
   int port = 8000;
   WorkloadFlags workload;
@@ -58,13 +60,13 @@ struct ServeFlags {
   int64_t heatmap_prompts = 32;
 };
 
-serve::HttpUrl url_of(const ServeFlags& flags) {
-  return value_or_usage_error(serve::parse_http_url(
+http::Url url_of(const BenchServeFlags& flags) {
+  return value_or_usage_error(http::parse_url(
       flags.base_url.empty() ? fmt::format("http://{}:{}", flags.host, flags.port) : flags.base_url));
 }
 
-serve::ArrivalProcess arrivals_of(const ServeFlags& flags) {
-  serve::ArrivalProcess arrivals{
+load::ArrivalProcess arrivals_of(const BenchServeFlags& flags) {
+  load::ArrivalProcess arrivals{
       .request_rate = flags.request_rate, .burstiness = flags.burstiness, .seed = flags.workload.seed};
   if (flags.ramp.empty()) return arrivals;
   if (flags.ramp_start <= 0 || flags.ramp_end < flags.ramp_start)
@@ -72,14 +74,14 @@ serve::ArrivalProcess arrivals_of(const ServeFlags& flags) {
         "--ramp-up-strategy needs --ramp-up-start-rps above 0 and --ramp-up-end-rps not below it");
   if (!flags.sweep.empty()) throw UsageError("--sweep chooses its own rates: leave out --ramp-up-strategy");
   arrivals.ramp =
-      serve::Ramp{flags.ramp == "linear" ? serve::Ramp::Shape::linear : serve::Ramp::Shape::exponential,
-                  flags.ramp_start, flags.ramp_end};
+      load::Ramp{flags.ramp == "linear" ? load::Ramp::Shape::linear : load::Ramp::Shape::exponential,
+                 flags.ramp_start, flags.ramp_end};
   return arrivals;
 }
 
 class ServeBench {
  public:
-  explicit ServeBench(const ServeFlags& flags);
+  explicit ServeBench(const BenchServeFlags& flags);
 
   int run();
 
@@ -90,12 +92,12 @@ class ServeBench {
     bool interrupted;
   };
 
-  std::vector<serve::LoadRequest> workload(serve::WorkloadSpec spec, int64_t count);
-  // Requests by `arrivals`, or by their own times where a trace decides.
-  serve::LoadResult load(const std::string& what, const std::vector<serve::LoadRequest>& requests,
-                         const std::vector<double>& arrivals_s, int64_t max_concurrency);
-  Measured measure(const std::string& what, const serve::ArrivalProcess& arrivals);
-  double test_request();  // E2EL of a lone request
+  std::vector<load::Request> workload(load::WorkloadSpec spec, int64_t count);
+  // Sends requests at the times of `arrivals`, or at the trace's own times.
+  load::RunResult load(const std::string& what, const std::vector<load::Request>& requests,
+                       const std::vector<double>& arrivals_s, int64_t max_concurrency);
+  Measured run_point(const std::string& what, const load::ArrivalProcess& arrivals);
+  double test_request();  // end-to-end latency of a single request
   void warm_up();
   void find_saturation(double lone_e2el_s);
   void measure_lengths();
@@ -103,28 +105,28 @@ class ServeBench {
   std::string result_path() const;
   void write(const json& result) const;
 
-  const ServeFlags& flags_;
-  serve::ReportedMetrics metrics_;
-  serve::LatencyGoals goals_;
-  serve::ArrivalProcess arrivals_;
-  serve::WorkloadSpec spec_;
-  serve::LoadSetup setup_;
+  const BenchServeFlags& flags_;
+  load::ReportedMetrics metrics_;
+  load::LatencyGoals goals_;
+  load::ArrivalProcess arrivals_;
+  load::WorkloadSpec spec_;
+  load::Config setup_;
   bool chat_;
   std::optional<model::Tokenizer> tokenizer_;
-  std::unique_ptr<serve::HttpClient> client_;
-  std::unique_ptr<serve::LoadTarget> target_;
+  std::unique_ptr<http::Client> client_;
+  std::unique_ptr<load::Target> target_;
   ProgressDisplay display_;
-  Interruption interruption_;
-  uint64_t runs_ = 0;  // each has prompts of its own: those of an earlier one may lie in the server's cache
+  CtrlC interruption_;
+  // Each run has new prompts: earlier ones may be in the server's prefix cache.
+  uint64_t runs_ = 0;
   LoadReport report_;
   json points_ = json::array(), lengths_ = json::array();
 };
 
-ServeBench::ServeBench(const ServeFlags& flags)
+ServeBench::ServeBench(const BenchServeFlags& flags)
     : flags_(flags),
-      metrics_(
-          value_or_usage_error(serve::parse_metrics(flags.percentile_metrics, flags.metric_percentiles))),
-      goals_(value_or_usage_error(serve::parse_goals(flags.goodput))),
+      metrics_(value_or_usage_error(load::parse_metrics(flags.percentile_metrics, flags.metric_percentiles))),
+      goals_(value_or_usage_error(load::parse_goals(flags.goodput))),
       arrivals_(arrivals_of(flags)),
       spec_(workload_spec(flags.workload)),
       display_(stderr, terminal_columns(STDERR_FILENO)) {
@@ -136,18 +138,18 @@ ServeBench::ServeBench(const ServeFlags& flags)
   if (!flags.tokenizer.empty())
     tokenizer_ = value_or_usage_error(
         model::Tokenizer::load((std::filesystem::path(flags.tokenizer) / "tokenizer.json").string()));
-  if (chat_ && !tokenizer_ && spec_.dataset != serve::WorkloadSpec::Dataset::custom)
+  if (chat_ && !tokenizer_ && spec_.dataset != load::WorkloadSpec::Dataset::custom)
     throw UsageError(
         "a chat message is text: name a checkpoint's folder with --tokenizer, so that random token ids "
         "can be written as text, or use /v1/completions");
-  allow_many_connections();
-  const serve::HttpUrl url = url_of(flags);
-  client_                  = value_or_usage_error(serve::HttpClient::open(url));
-  const char* variable     = std::getenv("OPENAI_API_KEY");
-  const std::string key    = !flags.api_key.empty() ? flags.api_key : variable ? variable : "";
+  raise_open_file_limit();
+  const http::Url url   = url_of(flags);
+  client_               = value_or_usage_error(http::Client::open(url));
+  const char* variable  = std::getenv("OPENAI_API_KEY");
+  const std::string key = !flags.api_key.empty() ? flags.api_key : variable ? variable : "";
   const std::string model =
-      !flags.model.empty() ? flags.model : value_or_usage_error(serve::first_model(*client_, key));
-  setup_           = {.date            = date_of_today(),
+      !flags.model.empty() ? flags.model : value_or_usage_error(load::first_model(*client_, key));
+  setup_           = {.date            = local_timestamp(),
                       .backend         = flags.backend,
                       .label           = flags.label,
                       .model_id        = model,
@@ -156,9 +158,9 @@ ServeBench::ServeBench(const ServeFlags& flags)
                       .max_concurrency = flags.max_concurrency};
   report_.server   = fmt::format("http://{}:{}{}{}", url.host, url.port, url.prefix, endpoint);
   report_.workload = workload_text();
-  // Random prompts mean nothing to a model; only fixed lengths make runs comparable.
-  const bool ignore_eos = flags.ignore_eos || spec_.dataset != serve::WorkloadSpec::Dataset::custom;
-  target_               = serve::openai_target(
+  // A model may end its answer to a random prompt anywhere; fixed lengths keep runs comparable.
+  const bool ignore_eos = flags.ignore_eos || spec_.dataset != load::WorkloadSpec::Dataset::custom;
+  target_               = load::openai_target(
                     *client_, {.endpoint    = endpoint,
                                .model       = model,
                                .api_key     = key,
@@ -167,41 +169,41 @@ ServeBench::ServeBench(const ServeFlags& flags)
                                .timeout     = std::chrono::nanoseconds(static_cast<int64_t>(flags.timeout_s * 1e9))});
 }
 
-std::vector<serve::LoadRequest> ServeBench::workload(serve::WorkloadSpec spec, int64_t count) {
+std::vector<load::Request> ServeBench::workload(load::WorkloadSpec spec, int64_t count) {
   auto requests =
-      value_or_usage_error(serve::make_workload(spec, count, flags_.workload.seed + 1'000'003 * runs_++));
-  if (tokenizer_) value_or_usage_error(serve::write_as_text(requests, *tokenizer_));
+      value_or_usage_error(load::make_workload(spec, count, flags_.workload.seed + 1'000'003 * runs_++));
+  if (tokenizer_) value_or_usage_error(load::write_as_text(requests, *tokenizer_));
   if (chat_ && std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.text.empty(); }))
     throw UsageError("a chat message is text, and the dataset has prompts of token ids: name --tokenizer");
   return requests;
 }
 
-serve::LoadResult ServeBench::load(const std::string& what, const std::vector<serve::LoadRequest>& requests,
-                                   const std::vector<double>& arrivals_s, int64_t max_concurrency) {
-  auto result = serve::run_load(*target_, requests, arrivals_s, watched(display_, what, max_concurrency));
+load::RunResult ServeBench::load(const std::string& what, const std::vector<load::Request>& requests,
+                                 const std::vector<double>& arrivals_s, int64_t max_concurrency) {
+  auto result = load::run(*target_, requests, arrivals_s, load_options(display_, what, max_concurrency));
   display_.clear();
   return result;
 }
 
-ServeBench::Measured ServeBench::measure(const std::string& what, const serve::ArrivalProcess& arrivals) {
+ServeBench::Measured ServeBench::run_point(const std::string& what, const load::ArrivalProcess& arrivals) {
   auto requests         = workload(spec_, workload_count(flags_.workload));
-  const bool self_timed = spec_.dataset == serve::WorkloadSpec::Dataset::trace && !arrivals.ramp &&
+  const bool self_timed = spec_.dataset == load::WorkloadSpec::Dataset::trace && !arrivals.ramp &&
                           std::isinf(arrivals.request_rate);
   std::vector<double> times;
   if (self_timed) {
-    std::erase_if(requests, [](const serve::LoadRequest& r) { return !r.at_s; });
+    std::erase_if(requests, [](const load::Request& r) { return !r.at_s; });
     for (const auto& request : requests) times.push_back(*request.at_s);
   } else {
-    times = serve::arrival_times(arrivals, static_cast<int64_t>(requests.size()));
+    times = load::arrival_times(arrivals, static_cast<int64_t>(requests.size()));
   }
-  const auto run             = load(what, requests, times, flags_.max_concurrency);
-  serve::LoadSetup setup     = setup_;
-  setup.num_prompts          = static_cast<int64_t>(requests.size());
-  setup.arrivals             = arrivals;
-  serve::LoadSummary summary = serve::summarize(run.requests, run.duration_s, goals_);
-  json result                = serve::load_json(setup, summary, metrics_);
-  if (flags_.save_detailed) serve::add_details(result, run);
-  fmt::print("{}", serve::load_text(setup, summary, metrics_));
+  const auto run        = load(what, requests, times, flags_.max_concurrency);
+  load::Config setup    = setup_;
+  setup.num_prompts     = static_cast<int64_t>(requests.size());
+  setup.arrivals        = arrivals;
+  load::Summary summary = load::summarize(run.requests, run.duration_s, goals_);
+  json result           = load::report_json(setup, summary, metrics_);
+  if (flags_.save_detailed) load::add_details(result, run);
+  fmt::print("{}", load::report_text(setup, summary, metrics_));
   std::fflush(stdout);
   if (run.interrupted)
     fmt::print(stderr, "Interrupted: the numbers are of what had been answered by then.\n");
@@ -213,13 +215,13 @@ double ServeBench::test_request() {
   const std::vector<double> now(requests.size(), 0.0);
   const auto run = load("test request", requests, now, 1);
   const auto& r  = run.requests.front();
-  if (r.state == serve::RequestRecord::State::failed)
+  if (r.state == load::RequestRecord::State::failed)
     throw UsageError(fmt::format("the first request to {} failed: {}", report_.server, r.error));
   return r.e2el_s();
 }
 
 void ServeBench::warm_up() {
-  if (flags_.num_warmups == 0 || Interruption::wished()) return;
+  if (flags_.num_warmups == 0 || CtrlC::pressed()) return;
   const auto requests = workload(spec_, flags_.num_warmups);
   load("warm up", requests, std::vector<double>(requests.size(), 0.0), flags_.max_concurrency);
 }
@@ -232,17 +234,17 @@ void ServeBench::find_saturation(double lone_e2el_s) {
     auto arrivals         = arrivals_;
     arrivals.request_rate = rate;
     arrivals.seed += runs_;
-    const auto times = serve::arrival_times(arrivals, static_cast<int64_t>(requests.size()));
+    const auto times = load::arrival_times(arrivals, static_cast<int64_t>(requests.size()));
     const auto run =
         load(fmt::format("saturation: {:.3g} req/s", rate), requests, times, flags_.max_concurrency);
     if (run.interrupted) return {};
-    const double ratio = serve::completed_over_offered(run.requests, count / rate);
+    const double ratio = load::completed_over_offered(run.requests, count / rate);
     fmt::print(stderr, "saturation: {:.4g} req/s offered, {:.1f} % of it completed\n", rate, 100 * ratio);
     return ratio;
   };
   const double first = flags_.sweep_from > 0 ? flags_.sweep_from : 1 / std::max(lone_e2el_s, 1e-3);
-  report_.saturation = serve::find_saturation(first, kBisections, trial);
-  if (Interruption::wished()) return;
+  report_.saturation = load::find_saturation(first, kBisections, trial);
+  if (CtrlC::pressed()) return;
   if (report_.saturation.request_rate == 0)
     throw UsageError(fmt::format("{} holds no rate, not even {:.3g} req/s: see what fails without --sweep",
                                  report_.server, report_.saturation.trials.back().request_rate));
@@ -260,22 +262,22 @@ void ServeBench::measure_lengths() {
   std::sort(lengths.begin(), lengths.end());
   for (const int64_t length : lengths) {
     auto spec             = spec_;
-    spec.dataset          = serve::WorkloadSpec::Dataset::random;
+    spec.dataset          = load::WorkloadSpec::Dataset::random;
     spec.input_len        = length;
     spec.range_ratio      = 0;
     spec.prefix_len       = 0;
     const auto requests   = workload(spec, flags_.heatmap_prompts);
-    const auto times      = serve::arrival_times(arrivals_, static_cast<int64_t>(requests.size()));
+    const auto times      = load::arrival_times(arrivals_, static_cast<int64_t>(requests.size()));
     const auto run        = load(fmt::format("{} tokens in", length), requests, times, max_concurrency);
     auto setup            = setup_;
     setup.num_prompts     = static_cast<int64_t>(requests.size());
     setup.arrivals        = arrivals_;
     setup.max_concurrency = max_concurrency;
-    const auto summary    = serve::summarize(run.requests, run.duration_s, goals_);
-    json result           = serve::load_json(setup, summary, {{"ttft", "tpot", "itl", "e2el"}, {50, 95, 99}});
-    result["input_len"]   = length;
+    const auto summary    = load::summarize(run.requests, run.duration_s, goals_);
+    json result         = load::report_json(setup, summary, {{"ttft", "tpot", "itl", "e2el"}, {50, 95, 99}});
+    result["input_len"] = length;
     lengths_.push_back(std::move(result));
-    fmt::print("{}", serve::load_text(setup, summary, {{"ttft", "e2el"}, {50, 95, 99}}));
+    fmt::print("{}", load::report_text(setup, summary, {{"ttft", "e2el"}, {50, 95, 99}}));
     report_.lengths.push_back({length, summary});
     if (run.interrupted) return;
   }
@@ -311,11 +313,11 @@ std::string ServeBench::result_path() const {
 void ServeBench::write(const json& result) const {
   if (flags_.save_result || flags_.save_detailed) {
     const std::string path = result_path();
-    lab::write_file_whole(path, lab::json_text(result));
+    write_file_atomically(path, lab::json_text(result));
     fmt::print(stderr, "{}\n", path);
   }
   if (!flags_.report.empty() && !report_.points.empty()) {
-    lab::write_file_whole(flags_.report, load_page(report_));
+    write_file_atomically(flags_.report, bench_serve_page(report_));
     fmt::print(stderr, "{}\n", flags_.report);
   }
 }
@@ -324,28 +326,28 @@ int ServeBench::run() {
   const double lone_e2el_s = test_request();
   warm_up();
   if (flags_.sweep.empty()) {
-    if (!Interruption::wished()) {
-      Measured one = measure("load", arrivals_);
+    if (!CtrlC::pressed()) {
+      Measured one = run_point("load", arrivals_);
       report_.points.push_back(std::move(one.point));
       points_.push_back(std::move(one.result));
     }
   } else {
     find_saturation(lone_e2el_s);
     for (const double relative : flags_.sweep) {
-      if (Interruption::wished()) break;
+      if (CtrlC::pressed()) break;
       auto arrivals               = arrivals_;
       arrivals.request_rate       = relative * report_.saturation.request_rate;
-      Measured one                = measure(fmt::format("{:g} of saturation", relative), arrivals);
+      Measured one                = run_point(fmt::format("{:g} of saturation", relative), arrivals);
       one.point.of_saturation     = relative;
       one.result["of_saturation"] = relative;
       report_.points.push_back(std::move(one.point));
       points_.push_back(std::move(one.result));
     }
   }
-  if (!flags_.heatmap.empty() && !Interruption::wished()) measure_lengths();
-  if (points_.empty()) return 3;
+  if (!flags_.heatmap.empty() && !CtrlC::pressed()) measure_lengths();
+  if (points_.empty()) return kExitInvalid;
 
-  // One point is vLLM's own file; more are a list of such.
+  // One point is written in vLLM's format; several, as a list of these.
   json result = points_.front();
   if (!flags_.sweep.empty()) {
     json trials = json::array();
@@ -363,13 +365,13 @@ int ServeBench::run() {
   write(result);
   const bool any = std::any_of(report_.points.begin(), report_.points.end(),
                                [](const LoadPoint& p) { return p.summary.completed > 0; });
-  return any ? 0 : 3;
+  return any ? kExitOk : kExitInvalid;
 }
 
 }  // namespace
 
 void add_bench_serve(CLI::App& bench, int& exit_code) {
-  auto flags = std::make_shared<ServeFlags>();
+  auto flags = std::make_shared<BenchServeFlags>();
   CLI::App& verb =
       *bench.add_subcommand("serve", "Load on any OpenAI-compatible server, as vllm bench serve");
   const auto positive = CLI::PositiveNumber;

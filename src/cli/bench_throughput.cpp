@@ -1,5 +1,5 @@
-// fathom bench throughput: how many tokens a second the engine makes of requests that are all there at once,
-// by the definitions of `vllm bench throughput`.
+// fathom bench throughput: tokens per second when all requests are submitted at once, by the definitions of
+// `vllm bench throughput`.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,14 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "cli/bundled_model.h"
+#include "cli/bench_flags.h"
 #include "cli/engine_flags.h"
-#include "cli/load_flags.h"
-#include "cli/usage.h"
+#include "cli/model_folder.h"
+#include "cli/usage_error.h"
+#include "core/atomic_file.h"
+#include "core/exit_code.h"
 #include "lab/json_text.h"
 #include "lab/record.h"
+#include "load/run.h"
 #include "model/tokenizer.h"
-#include "serve/load_run.h"
 
 namespace fathom::cli {
 namespace {
@@ -30,13 +32,13 @@ struct ThroughputFlags {
   EngineFlags engine;
 };
 
-std::vector<serve::LoadRequest> requests_of(const ThroughputFlags& flags, const std::string& folder) {
-  auto requests = value_or_usage_error(serve::make_workload(
+std::vector<load::Request> requests_of(const ThroughputFlags& flags, const std::string& folder) {
+  auto requests = value_or_usage_error(load::make_workload(
       workload_spec(flags.workload), workload_count(flags.workload), flags.workload.seed));
   if (std::any_of(requests.begin(), requests.end(), [](const auto& r) { return !r.text.empty(); })) {
     const auto tokenizer = value_or_usage_error(
         model::Tokenizer::load((std::filesystem::path(folder) / "tokenizer.json").string()));
-    value_or_usage_error(serve::write_as_ids(requests, tokenizer));
+    value_or_usage_error(load::write_as_ids(requests, tokenizer));
   }
   return requests;
 }
@@ -45,7 +47,7 @@ int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {
   const std::string folder = model_folder(flags.model).string();
   const auto requests      = requests_of(flags, folder);
   auto config              = flags.engine.chosen();
-  // Nothing is turned away: the queue is the workload.
+  // The queue holds the whole workload: no request is rejected.
   config.max_queued_requests = static_cast<int64_t>(requests.size());
   config.max_queued_tokens   = 0;
   for (const auto& request : requests) {
@@ -54,14 +56,14 @@ int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {
   }
   if (!config.gpu) config.kv_tokens = std::max(config.kv_tokens, config.max_context);
   const auto engine = make_engine(folder, config);
-  const auto target = serve::engine_target(*engine, {});
+  const auto target = load::engine_target(*engine, {});
 
-  const Interruption interruption;
+  const CtrlC interruption;
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   const std::vector<double> now(requests.size(), 0.0);
-  const auto run = serve::run_load(*target, requests, now, watched(display, folder, 0));
+  const auto run = load::run(*target, requests, now, load_options(display, folder, 0));
   display.clear();
-  const auto sum       = serve::summarize(run.requests, run.duration_s);
+  const auto sum       = load::summarize(run.requests, run.duration_s);
   const int64_t tokens = sum.input_tokens + sum.output_tokens;
   if (run.interrupted)
     fmt::print(stderr, "Interrupted: the numbers are of what had been answered by then.\n");
@@ -71,7 +73,7 @@ int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {
   fmt::print("Total num prompt tokens:  {}\nTotal num output tokens:  {}\n", sum.input_tokens,
              sum.output_tokens);
   if (!flags.output_json.empty())
-    lab::write_file_whole(flags.output_json,
+    write_file_atomically(flags.output_json,
                           lab::json_text({{"elapsed_time", sum.duration_s},
                                           {"num_requests", sum.completed},
                                           {"failed", sum.failed},
@@ -82,7 +84,7 @@ int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {
                                           {"requests_per_second", sum.request_throughput},
                                           {"tokens_per_second", sum.total_token_throughput},
                                           {"output_tokens_per_second", sum.output_throughput}}));
-  return sum.completed > 0 ? 0 : 3;
+  return sum.completed > 0 ? kExitOk : kExitInvalid;
 }
 
 }  // namespace

@@ -16,9 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/answering.h"
-#include "cli/usage.h"
+#include "cli/offline_inference.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "core/expect.h"
 
 namespace fathom::cli {
@@ -28,23 +29,24 @@ constexpr std::string_view kHelp =
     "/new forgets the conversation, /exit or Ctrl-D ends; Ctrl-C stops an answer.";
 
 struct ChatFlags {
-  AnsweringFlags answering;
+  OfflineInferenceFlags inference;
   bool show_analysis = false;
 };
 
-// While it lives, Ctrl-C is something to ask for instead of the end of the program: whichever thread it comes
-// to, and whether before or during a wait for input.
+// While it lives, Ctrl-C does not end the program but signals an eventfd, whichever thread receives the
+// signal, so that poll() can wait for it and for input together.
 class Interrupts {
  public:
   Interrupts() {
-    event_                    = FATHOM_SYSTEM(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    struct sigaction remember = {};
-    remember.sa_handler       = [](int) {
+    event_                   = FATHOM_SYSTEM(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    struct sigaction handler = {};
+    handler.sa_handler       = [](int) {
       const int error    = errno;
       const uint64_t one = 1;
-      if (::write(event_, &one, sizeof one) == -1) errno = error;  // full: there is something to ask for
+      if (::write(event_, &one, sizeof one) == -1)
+        errno = error;  // the counter is full, so an interrupt is pending already
     };
-    FATHOM_SYSTEM(sigaction(SIGINT, &remember, &before_));
+    FATHOM_SYSTEM(sigaction(SIGINT, &handler, &before_));
   }
   ~Interrupts() {
     sigaction(SIGINT, &before_, nullptr);
@@ -53,19 +55,19 @@ class Interrupts {
   Interrupts(const Interrupts&)            = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  int event() const { return event_; }  // readable when there was a Ctrl-C
-  bool take() {                         // was there one since the last time?
+  int event() const { return event_; }  // readable after Ctrl-C
+  bool take() {                         // whether Ctrl-C came since the last call
     uint64_t count = 0;
     return ::read(event_, &count, sizeof count) == sizeof count;
   }
 
  private:
-  static inline int event_ = -1;  // the handler's
+  static inline int event_ = -1;  // static, because the signal handler needs it
   struct sigaction before_ = {};
 };
 
-// Lines of standard input, and Ctrl-C in between, which std::getline would not notice.
-class Lines {
+// Reads lines of standard input and notices Ctrl-C while it waits, which std::getline would not.
+class LineReader {
  public:
   enum class Event { line, end, interrupted };
 
@@ -101,12 +103,12 @@ class Lines {
   std::string read_;
 };
 
-// The answer as it comes, analysis dim on a terminal and only where it is wanted.
+// Prints the answer as it streams. Analysis appears only with --show-analysis, dimmed on a terminal.
 class AnswerPrinter {
  public:
   AnswerPrinter(bool show_analysis, bool colour) : show_analysis_(show_analysis), colour_(colour) {}
 
-  void print(const AnswerReader::Piece& piece) {
+  void print(const StreamDecoder::Piece& piece) {
     const bool final = piece.channel == "final";
     if (piece.text.empty() || (!final && !show_analysis_)) return;
     if (final == dim_ || !begun_) {
@@ -138,22 +140,22 @@ class Conversation {
       : checkpoint_(checkpoint),
         tokenizer_(tokenizer_of(checkpoint)),
         tokens_(harmony_of(checkpoint)),
-        answerer_(flags.answering, checkpoint),
+        offline_(flags.inference, checkpoint),
         show_analysis_(flags.show_analysis),
-        messages_{system_message(checkpoint, flags.answering)} {}
+        messages_{system_message(checkpoint, flags.inference)} {}
 
   void forget() { messages_.resize(1); }
 
-  // Asks, prints the answer and remembers both. `interrupts` is null where Ctrl-C ends the program. Throws
-  // UsageError where it does not fit any more.
+  // Sends the question, prints the answer and appends both to the conversation. `interrupts` is null where
+  // Ctrl-C ends the program. Throws UsageError if the conversation no longer fits into the context.
   void ask(const std::string& question, Interrupts* interrupts) {
     const size_t before = messages_.size();
     messages_.push_back({.role = "user", .content = question});
-    AnswerReader reader(checkpoint_, true);
+    StreamDecoder reader(checkpoint_, true);
     AnswerPrinter printer(show_analysis_, isatty(STDOUT_FILENO));
     Answer answer;
     try {
-      answer = answerer_.answer(
+      answer = offline_.answer(
           value_or_usage_error(model::render_harmony(tokenizer_, tokens_, messages_)),
           [&](model::TokenId id) { printer.print(reader.add(id)); },
           [&] { return interrupts && interrupts->take(); });
@@ -166,8 +168,8 @@ class Conversation {
     if (answer.finish == engine::FinishReason::cancelled) fmt::print(stderr, "stopped; ");
     if (answer.finish == engine::FinishReason::length)
       fmt::print(stderr, "cut short, --max-tokens or the context is at its end; ");
-    fmt::print(stderr, "{}\n", answerer_.speed_text(answer));
-    // A turn without a final message is no example to go on from.
+    fmt::print(stderr, "{}\n", offline_.speed_text(answer));
+    // Drop a turn without a final message.
     if (reader.final_text().empty())
       messages_.resize(before);
     else
@@ -178,13 +180,13 @@ class Conversation {
   const model::Checkpoint& checkpoint_;
   const model::Tokenizer& tokenizer_;
   const model::HarmonyTokens& tokens_;
-  Answerer answerer_;
+  OfflineEngine offline_;
   bool show_analysis_;
-  std::vector<model::HarmonyMessage> messages_;  // the system's first
+  std::vector<model::HarmonyMessage> messages_;  // begins with the system message
 };
 
 int chat(const ChatFlags& flags) {
-  const auto checkpoint = open_checkpoint(flags.answering);
+  const auto checkpoint = open_checkpoint(flags.inference);
   Conversation conversation(flags, checkpoint);
   const bool terminal = isatty(STDIN_FILENO);
   std::optional<Interrupts> interrupts;
@@ -193,20 +195,20 @@ int chat(const ChatFlags& flags) {
     fmt::print("{}\n", kHelp);
   }
   Interrupts* const ctrl_c = interrupts ? &*interrupts : nullptr;
-  Lines lines;
+  LineReader lines;
   std::string line;
-  int exit_code     = 0;
+  int exit_code     = kExitOk;
   bool asked_to_end = false;
   while (true) {
     if (terminal) fmt::print("> ");
     std::fflush(stdout);
     const auto event = lines.next(line, ctrl_c);
-    if (event == Lines::Event::interrupted && !asked_to_end) {
+    if (event == LineReader::Event::interrupted && !asked_to_end) {
       fmt::print("\nOnce more to end.\n");
       asked_to_end = true;
       continue;
     }
-    if (event != Lines::Event::line) break;
+    if (event != LineReader::Event::line) break;
     asked_to_end     = false;
     const auto first = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
     if (first == std::string::npos) continue;
@@ -224,9 +226,9 @@ int chat(const ChatFlags& flags) {
       conversation.ask(line, ctrl_c);
     } catch (const UsageError& error) {
       fmt::print(stderr, "{}; /new starts another conversation\n", error.what());
-      if (!terminal) exit_code = 5;  // lab/record.h: usage
+      if (!terminal) exit_code = kExitUsage;
     }
-    if (ctrl_c) ctrl_c->take();  // one that came too late for the answer
+    if (ctrl_c) ctrl_c->take();  // discard a Ctrl-C that came after the answer's end
   }
   if (terminal) fmt::print("\n");
   return exit_code;
@@ -237,7 +239,7 @@ int chat(const ChatFlags& flags) {
 void add_chat(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<ChatFlags>();
   CLI::App& verb = *app.add_subcommand("chat", "A conversation with a model; in a pipe, a question a line");
-  add_answering_flags(verb, flags->answering);
+  add_offline_inference_flags(verb, flags->inference);
   verb.add_flag("--show-analysis", flags->show_analysis, "Show what the model writes before its answer");
   verb.callback([flags, &exit_code] { exit_code = chat(*flags); });
 }

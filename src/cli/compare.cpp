@@ -1,4 +1,4 @@
-// fathom compare A B: what became faster or slower between two runs.
+// fathom compare A B: the variants that became faster or slower between two runs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,9 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/compare_table.h"
-#include "cli/output.h"
-#include "cli/usage.h"
+#include "cli/output_flags.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "lab/compare.h"
 
 namespace fathom::cli {
@@ -25,14 +26,14 @@ struct CompareFlags {
 const std::map<std::string, Display> kDisplays = {
     {"simple", Display::simple}, {"intervals", Display::intervals}, {"explain", Display::explain}};
 
-lab::RunRecord read(const std::string& path) {
+lab::RunRecord read_run(const std::string& path) {
   auto run = lab::read_run(path);
   if (!run) throw UsageError(run.error().message);
   return std::move(*run);
 }
 
 int compare(const CompareFlags& flags) {
-  const auto comparison = lab::compare(read(flags.a), read(flags.b),
+  const auto comparison = lab::compare(read_run(flags.a), read_run(flags.b),
                                        {.margin = flags.margin_percent / 100, .filter = flags.filter});
   if (!comparison) throw UsageError(comparison.error().message);
   const bool stdout_taken = write_outputs(
@@ -45,7 +46,7 @@ int compare(const CompareFlags& flags) {
   if (comparison->variants.empty())
     fmt::print(stderr, "fathom compare: the two runs share no result{}\n",
                flags.filter.empty() ? "" : " that matches --filter");
-  return comparison->regressed() ? 1 : 0;
+  return comparison->regressed() ? kExitRegression : kExitOk;
 }
 
 }  // namespace

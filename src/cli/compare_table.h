@@ -10,7 +10,7 @@ namespace fathom::cli {
 
 enum class Display { simple, intervals, explain };
 
-// simple: verdicts; intervals: with what they rest on; explain: with the reason in words.
+// simple: verdicts; intervals: with the intervals behind them; explain: with the reason in words.
 Table compare_table(const lab::Comparison& comparison, Display display);
 Table compare_values(const lab::Comparison& comparison);  // plain numbers
 std::string compare_summary(const lab::Comparison& comparison);

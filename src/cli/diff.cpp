@@ -1,4 +1,4 @@
-// fathom diff: two variants side by side, the source that differs and the time that follows.
+// fathom diff: two variants side by side, the difference of their sources and of their times.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -8,17 +8,19 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/expectations.h"
 #include "cli/run_folder.h"
-#include "cli/selection.h"
-#include "cli/source_tree.h"
-#include "cli/usage.h"
+#include "cli/target_flags.h"
+#include "cli/usage_error.h"
 #include "cli/variant_source.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
+#include "core/source_tree.h"
 #include "lab/compare.h"
 #include "lab/expectation.h"
 #include "lab/quantity.h"
 #include "lab/registry.h"
-#include "machine/identity.h"
+#include "machine/machine_id.h"
 
 namespace fathom::cli {
 namespace {
@@ -34,7 +36,7 @@ struct Side {
 };
 
 Side side(const std::string& name) {
-  const lab::Targets targets = selected({.names = {name}});
+  const lab::Targets targets = chosen_targets({.names = {name}});
   if (targets.selections.size() != 1 || targets.selections.front().variants.size() != 1)
     throw UsageError(fmt::format("'{}' is not one variant; write it as ch07:transpose_cpu/tiled", name));
   return {lab::find_experiment(targets.selections.front().experiment),
@@ -47,7 +49,7 @@ std::pair<Side, Side> sides(const std::vector<std::string>& names) {
   return {side(names[0]), side(names[1])};
 }
 
-// Straight to our standard output. diff's own exit code 1 only says that the files differ.
+// diff writes to our standard output. Its exit code 1 only says that the files differ.
 void print_diff(const std::string& a, const std::string& b) {
   std::fflush(stdout);
   const char* argv[] = {"diff", "-u", a.c_str(), b.c_str(), nullptr};
@@ -95,7 +97,7 @@ std::string ratio(const lab::VariantRecord& variant) {
   return variant.ratio ? lab::ratio_text(variant.ratio->median) : "";
 }
 
-// Of one run, where both were measured side by side.
+// Both sides from one run that measured them together.
 Table measured(const lab::RunRecord& run, const Side& a, const Side& b) {
   Table table{.columns = {{"at"},
                           {a.variant, true},
@@ -122,7 +124,7 @@ Table measured(const lab::RunRecord& run, const Side& a, const Side& b) {
   return table;
 }
 
-// The newest run that holds both, else this machine's records.
+// The newest run that holds both, or else this machine's records.
 void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
   const auto folders = run_folders(flags.artifacts);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
@@ -158,7 +160,7 @@ void add_diff(CLI::App& app, int& exit_code) {
     const auto [a, b] = sides(flags->names);
     print_sources(*flags, a, b);
     print_measured(*flags, a, b);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

@@ -7,11 +7,12 @@
 
 #include "cli/doctor_gpu.h"
 #include "cli/doctor_text.h"
+#include "core/exit_code.h"
 #include "machine/ceilings.h"
-#include "machine/claims.h"
 #include "machine/features.h"
-#include "machine/identity.h"
 #include "machine/isolation.h"
+#include "machine/machine_id.h"
+#include "machine/measurement_scope.h"
 #include "machine/topology.h"
 
 namespace fathom::cli {
@@ -69,7 +70,7 @@ void print_isolation(const Isolation& isolation) {
          fmt::format("{:.1f} % of the time something waited for a processor", 100 * *pressure));
 }
 
-// Instruction sets say nothing new one by one: two lines.
+// All instruction sets in two lines.
 void print_instruction_sets() {
   std::vector<std::string_view> have, lack;
   for (const Feature feature : all_features())
@@ -211,7 +212,8 @@ Json features_json() {
 
 int doctor(bool json, bool refresh) {
   const Ceilings& known = ceilings(refresh ? Refresh::always : Refresh::if_missing);
-  const Claims claims   = machine::claims(topology(), isolation(), known, lacking_features());
+  const MeasurementScope claims =
+      machine::measurement_scope(topology(), isolation(), known, lacking_features());
   if (json) {
     const Json report = {{"schema", "fathom.doctor/1"},
                          {"machine", machine_json(topology())},
@@ -222,7 +224,7 @@ int doctor(bool json, bool refresh) {
                          {"claims", {{"can", claims.can}, {"cannot", claims.cannot}}},
                          {"gpu", gpu_json(refresh)}};
     line("{}", report.dump(2));
-    return 0;
+    return kExitOk;
   }
   line("fathom doctor");
   print_machine(topology());
@@ -235,13 +237,13 @@ int doctor(bool json, bool refresh) {
   print_ceilings(known);
   print_claims(claims, "this machine");
   print_gpu(refresh);
-  return 0;
+  return kExitOk;
 }
 
 void add_doctor(CLI::App& app, int& exit_code) {
   struct Flags {
     bool json = false, refresh = false;
-    std::string gpu_rung;  // ours alone, see doctor_gpu.h
+    std::string gpu_rung;  // internal, see doctor_gpu.h
   };
   const auto flags     = std::make_shared<Flags>();
   CLI::App* const verb = app.add_subcommand(

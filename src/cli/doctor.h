@@ -7,7 +7,7 @@ class App;
 
 namespace fathom::cli {
 
-// Adds the verb with its flags; when it is chosen, it runs and sets `exit_code`.
+// Adds the verb with its flags. Its callback runs it and sets `exit_code`.
 void add_doctor(CLI::App& app, int& exit_code);
 
 // Prints to stdout: text, or one JSON object (schema fathom.doctor/1). `refresh`: measure the ceilings anew.

@@ -12,14 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor_text.h"
-#include "core/cuda_library.h"
+#include "core/exit_code.h"
 #include "core/expect.h"
-#include "machine/claims.h"
+#include "cuda/library.h"
 #include "machine/gpu.h"
 #include "machine/gpu_ceilings.h"
 #include "machine/gpu_profiling.h"
-#include "machine/identity.h"
+#include "machine/machine_id.h"
 #include "machine/measured_json.h"
+#include "machine/measurement_scope.h"
 #include "machine/nvml.h"
 
 extern char** environ;
@@ -30,7 +31,7 @@ namespace {
 using namespace machine;
 using Json = nlohmann::json;
 
-// ---- the libraries that variants and profilers open
+// ---- libraries that variants and profilers open
 
 struct Library {
   const char* name;
@@ -294,7 +295,7 @@ void print_gpu(bool refresh) {
   print_gpu_ceilings(known);
   const std::vector<GpuRungState> rungs = profiling_rungs();
   print_rungs(rungs);
-  print_claims(gpu_claims(*facts, known, rungs), "this GPU");
+  print_claims(gpu_measurement_scope(*facts, known, rungs), "this GPU");
 }
 
 nlohmann::json gpu_json(bool refresh) {
@@ -302,7 +303,7 @@ nlohmann::json gpu_json(bool refresh) {
   if (!facts) return {{"available", false}, {"why_not", why_no_gpu()}, {"installed", installed_gpus()}};
   const GpuCeilings& known              = gpu_ceilings(refresh ? Refresh::always : Refresh::if_missing);
   const std::vector<GpuRungState> rungs = profiling_rungs();
-  const Claims claims                   = gpu_claims(*facts, known, rungs);
+  const MeasurementScope claims         = gpu_measurement_scope(*facts, known, rungs);
   Json profiling                        = Json::array();
   for (const GpuRungState& state : rungs) profiling.push_back(to_json(state));
   return {{"available", true},
@@ -318,7 +319,7 @@ int probe_gpu_profiling(const std::string& rung) {
   const std::optional<GpuRung> known = gpu_rung_named(rung);
   if (!known) throw ContractError(fmt::format("{}={}: no such rung", kProbeGpuProfiling, rung));
   line("{}", to_json(machine::probe_gpu_profiling(*known)).dump());
-  return 0;
+  return kExitOk;
 }
 
 }  // namespace fathom::cli

@@ -12,8 +12,9 @@ void print_gpu(bool refresh);
 // {"available": false, "why_not": ..., "installed": [...]}, or all of the above.
 nlohmann::json gpu_json(bool refresh);
 
-// What `fathom doctor` starts itself with, because a profiler may crash and never leaves the process it was
-// tried in: prints how one rung of machine/gpu_profiling.h does, as JSON, and returns the exit code.
+// Hidden flag with which `fathom doctor` starts itself to try one profiling method: a profiler may crash, and
+// cannot be unloaded. Prints the state of one rung of machine/gpu_profiling.h as JSON and returns the exit
+// code.
 inline constexpr const char* kProbeGpuProfiling = "--probe-gpu-profiling";
 int probe_gpu_profiling(const std::string& rung);
 

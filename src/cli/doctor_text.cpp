@@ -59,7 +59,7 @@ void row(std::string_view name, const Measured& one, const Measured* all, double
   line("  {:<24}  {}{}", name, cell(one, unit), all ? "  " + cell(*all, unit) : "");
 }
 
-void print_claims(const Claims& claims, std::string_view of) {
+void print_claims(const MeasurementScope& claims, std::string_view of) {
   section(fmt::format("A result from {} can claim:", of));
   for (const std::string& sentence : claims.can) folded("  + ", sentence);
   section("It cannot claim:");

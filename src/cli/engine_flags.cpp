@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/usage_error.h"
+#include "cuda/device_name.h"
+
 namespace fathom::cli {
 
 engine::EngineConfig EngineFlags::chosen() const {
@@ -39,9 +42,16 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
     verb.add_option(name, value, help)->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->group("Engine");
   };
   verb.add_option_function<std::string>(
-          "--device", [&flags](const std::string& device) { flags.gpu = device == "cuda"; },
-          "cpu (default) or cuda: this machine's GPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+          "--device",
+          [&flags](const std::string& text) {
+            flags.gpu = text != "cpu";
+            if (!flags.gpu) return;
+            const auto device = parse_device_id(text);
+            if (!device) throw UsageError("--device " + device.error().message + ", or cpu");
+            flags.config.device = *device;
+          },
+          "cpu (default) or cuda: this machine's GPU; of several, cuda:N is number N of those that "
+          "CUDA_VISIBLE_DEVICES shows")
       ->group("Engine");
   verb.add_option("--gpu-memory-utilization", c.gpu_memory,
                   "Share of the GPU's memory that may be in use, all in all")
@@ -83,7 +93,7 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   off("--no-chunked-prefill", c.chunked_prefill, "Prompts in one piece");
   off("--no-async-scheduling", c.async_scheduling, "Schedule between steps, not during them");
   verb.add_flag_callback(
-          "--no-graphs", [&c] { c.graphs = engine::EngineConfig::Graphs::none; },
+          "--no-graphs", [&c] { c.cudagraph_mode = engine::EngineConfig::CudaGraphMode::none; },
           "On a GPU, launch every kernel by itself")
       ->group("Engine");
   verb.add_flag("--batch-invariant", c.batch_invariant,

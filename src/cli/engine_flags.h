@@ -1,4 +1,4 @@
-// The flags of an engine: its sizes, and its features one by one, by the names of vLLM where it has them.
+// Engine flags: sizes, and a switch for each feature, with vLLM's names where it has one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,9 +13,9 @@
 namespace fathom::cli {
 
 struct EngineFlags {
-  engine::EngineConfig config;  // but for the following
+  engine::EngineConfig config;  // except for the fields below
   bool gpu = false, baseline = false;
-  std::optional<int64_t> max_sequences, kv_tokens, page_size, step_tokens;  // none: what suits the device
+  std::optional<int64_t> max_sequences, kv_tokens, page_size, step_tokens;  // absent: the device's default
 
   engine::EngineConfig chosen() const;
 };

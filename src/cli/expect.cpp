@@ -7,11 +7,11 @@
 
 #include "cli/compare_table.h"
 #include "cli/expectations.h"
-#include "cli/output.h"
+#include "cli/output_flags.h"
 #include "cli/run_folder.h"
-#include "cli/source_tree.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 
 namespace fathom::cli {
 namespace {
@@ -26,7 +26,7 @@ void print_all(std::string_view head, const std::vector<std::string>& items) {
   if (!items.empty()) fmt::print("{}: {}\n", head, fmt::join(items, ", "));
 }
 
-// Who vouches for the numbers on the A side.
+// Provenance of the numbers on the A side.
 void print_provenance(const ExpectFlags& flags, const lab::RunRecord& run) {
   const std::string& folder = flags.expectations.results;
   const auto records = lab::read_expectations(folder.empty() ? default_results() : folder, run.machine);
@@ -47,7 +47,7 @@ int compare_with_records(const ExpectFlags& flags, bool everything) {
   lab::Comparison shown             = check.comparison;
   if (!everything) std::erase_if(shown.variants, [](const auto& row) { return !row.regressed(); });
   const Display display = everything ? Display::explain : Display::intervals;
-  const int code        = check.missed() ? 1 : 0;
+  const int code        = check.missed() ? kExitRegression : kExitOk;
   if (write_outputs(flags.outputs, {[&] { return to_json(check); }, [&] { return compare_values(shown); },
                                     [&] { return compare_table(shown, display); }}))
     return code;
@@ -59,13 +59,13 @@ int compare_with_records(const ExpectFlags& flags, bool everything) {
   print_all("without a record", check.unexpected);
   print_all("not in this run", check.not_run);
   fmt::print("{}; {}\n", compare_summary(check.comparison),
-             code == 0 ? "nothing missed" : "expectations MISSED");
+             code == kExitOk ? "nothing missed" : "expectations MISSED");
   return code;
 }
 
 int update(const ExpectFlags& flags) {
   const FoundRun found = find_run(flags.run, flags.artifacts);
-  return write_expectations(flags.expectations, found.run) > 0 ? 0 : lab::exit_code(found.run);
+  return write_expectations(flags.expectations, found.run) > 0 ? kExitOk : lab::exit_code(found.run);
 }
 
 CLI::App& add_part(CLI::App& verb, ExpectFlags& flags, const char* name, const char* what) {

@@ -8,8 +8,9 @@
 
 #include "cli/compare_table.h"
 #include "cli/run_folder.h"
-#include "cli/source_tree.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
+#include "core/source_tree.h"
+#include "core/utc_time.h"
 #include "lab/source_hash.h"
 
 namespace fathom::cli {
@@ -31,6 +32,11 @@ void print_list(std::string_view head, const std::vector<std::string>& items) {
 }
 
 }  // namespace
+
+std::string default_results() {
+  const auto root = find_source_tree();
+  return root && *root != "." ? *root + "/results" : "results";
+}
 
 void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags) {
   verb.add_option("--results-dir", flags.results, "Where records of machines are kept (default: results)");

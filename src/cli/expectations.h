@@ -1,4 +1,4 @@
-// Records under results/ on the command line: where they are, who writes them, and what a run says of them.
+// Flags about the records under results/, and the comparison of a run with them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,6 +8,9 @@
 
 namespace fathom::cli {
 
+// results/ of the source tree, or else of the current folder.
+std::string default_results();
+
 struct ExpectationFlags {
   std::string results;  // folder
   std::string by;       // who writes a record
@@ -16,14 +19,14 @@ struct ExpectationFlags {
 
 void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags);
 
-// Throws UsageError where a record is broken.
+// Throws UsageError if a record is malformed.
 lab::ExpectationCheck check_expectations(const ExpectationFlags& flags, const lab::RunRecord& run,
                                          const std::string& filter = {});
 
-// Prints what was missed, and what could not be compared, to stderr. True when something was missed.
+// Prints missed expectations and stale records to stderr. True if an expectation was missed.
 bool report_expectations(const ExpectationFlags& flags, const lab::RunRecord& run);
 
-// Writes records and prints to stderr which, and which were refused. Returns how many were written.
+// Writes records, prints refused ones and the number written to stderr, and returns that number.
 int write_expectations(const ExpectationFlags& flags, const lab::RunRecord& run);
 
 }  // namespace fathom::cli

@@ -13,12 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/answering.h"
-#include "cli/usage.h"
+#include "cli/offline_inference.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
+#include "core/exit_code.h"
 #include "core/thread_pool.h"
 #include "lab/json_text.h"
-#include "model/new_file.h"
 #include "model/prompt_logits.h"
 
 namespace fathom::cli {
@@ -28,7 +29,7 @@ using model::TokenId;
 using nlohmann::json;
 
 struct GenerateFlags {
-  AnsweringFlags answering;
+  OfflineInferenceFlags inference;
   std::string prompt, file, logits;
   std::vector<TokenId> prompt_ids;
   bool raw = false, json = false, dry_run = false;
@@ -48,16 +49,16 @@ std::vector<TokenId> prompt_ids(const GenerateFlags& flags, const model::Checkpo
   const model::Tokenizer& tokenizer = tokenizer_of(checkpoint);
   if (text.empty()) throw UsageError("the prompt is empty: ask something");
   if (flags.raw) return value_or_usage_error(tokenizer.encode(text, model::AddedTokens::recognised));
-  const model::HarmonyMessage messages[] = {system_message(checkpoint, flags.answering),
+  const model::HarmonyMessage messages[] = {system_message(checkpoint, flags.inference),
                                             {.role = "user", .content = text}};
   return value_or_usage_error(model::render_harmony(tokenizer, harmony_of(checkpoint), messages));
 }
 
-// Rows of float32 in NumPy's format 1.0, as they come.
+// Writes rows of float32 in NumPy's format 1.0 as they come.
 class NpyFile {
  public:
   NpyFile(const std::string& path, int64_t rows, int64_t columns)
-      : file_(value_or_usage_error(model::NewFile::create(path, 0))) {
+      : file_(value_or_usage_error(NewFile::create(path, 0))) {
     std::string header =
         fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
     constexpr size_t kPrefix = 10, kAlignment = 64;
@@ -79,7 +80,7 @@ class NpyFile {
     size_ += static_cast<int64_t>(bytes.size());
   }
 
-  model::NewFile file_;
+  NewFile file_;
   int64_t size_ = 0;
 };
 
@@ -93,8 +94,8 @@ void print_tokens(const std::vector<TokenId>& ids, const model::Checkpoint& chec
   for (size_t i = 0; i < ids.size(); ++i) fmt::print("{:>7}  {}\n", ids[i], tokens[i].dump());
 }
 
-json to_json(const std::vector<TokenId>& prompt, const Answer& answer, const AnswerReader& reader,
-             bool harmony, const Answerer& answerer) {
+json to_json(const std::vector<TokenId>& prompt, const Answer& answer, const StreamDecoder& reader,
+             bool harmony, const OfflineEngine& offline) {
   const auto rate = [](const std::optional<double>& value) { return value ? json(*value) : json(nullptr); };
   json out        = {{"schema", "fathom.generate/1"},
                      {"prompt_ids", prompt},
@@ -109,8 +110,8 @@ json to_json(const std::vector<TokenId>& prompt, const Answer& answer, const Ans
                        {"decode_ms", answer.decode_s() * 1e3},
                        {"decode_tokens_per_s", rate(answer.decode_tokens_per_s())},
                        {"roof_tokens_per_s", nullptr}}}};
-  if (answerer.checkpoint().tokenizer) out["text"] = reader.final_text();
-  if (answerer.roof()) out["timings"]["roof_tokens_per_s"] = answerer.roof()->tokens_per_s;
+  if (offline.checkpoint().tokenizer) out["text"] = reader.final_text();
+  if (offline.roof()) out["timings"]["roof_tokens_per_s"] = offline.roof()->tokens_per_s;
   if (!harmony) return out;
   out["messages"] = json::array();
   for (const model::HarmonyMessage& message : reader.messages())
@@ -121,24 +122,24 @@ json to_json(const std::vector<TokenId>& prompt, const Answer& answer, const Ans
   return out;
 }
 
-void print(const AnswerReader::Piece& piece) {
+void print(const StreamDecoder::Piece& piece) {
   if (piece.channel != "final" || piece.text.empty()) return;
   fmt::print("{}", piece.text);
   std::fflush(stdout);
 }
 
 void generate(const GenerateFlags& flags) {
-  const auto checkpoint             = open_checkpoint(flags.answering);
+  const auto checkpoint             = open_checkpoint(flags.inference);
   const std::vector<TokenId> prompt = prompt_ids(flags, checkpoint);
   if (flags.dry_run) return print_tokens(prompt, checkpoint, flags.json);
 
   std::optional<NpyFile> logits;
   if (!flags.logits.empty())
     logits.emplace(flags.logits, static_cast<int64_t>(prompt.size()), checkpoint.config.vocab_size);
-  Answerer answerer(flags.answering, checkpoint);
+  OfflineEngine offline(flags.inference, checkpoint);
   const bool harmony = !flags.raw && flags.prompt_ids.empty();
-  AnswerReader reader(checkpoint, harmony);
-  const Answer answer = answerer.answer(prompt, [&](TokenId id) {
+  StreamDecoder reader(checkpoint, harmony);
+  const Answer answer = offline.answer(prompt, [&](TokenId id) {
     const auto piece = reader.add(id);
     if (flags.json) return;
     if (checkpoint.tokenizer) return print(piece);
@@ -147,19 +148,19 @@ void generate(const GenerateFlags& flags) {
   });
   const auto rest     = reader.finish();
   if (logits) {
-    const int threads = flags.answering.engine.config.threads;
+    const int threads = flags.inference.engine.config.threads;
     ThreadPool pool(threads > 0 ? threads : host_threads());
     model::prompt_logits(checkpoint, prompt, pool, [&](std::span<const float> row) { logits->add(row); });
     logits->publish();
   }
-  if (flags.json) return fmt::print("{}", lab::json_text(to_json(prompt, answer, reader, harmony, answerer)));
+  if (flags.json) return fmt::print("{}", lab::json_text(to_json(prompt, answer, reader, harmony, offline)));
   if (checkpoint.tokenizer) print(rest);
   fmt::print("\n");
   std::fflush(stdout);
   if (harmony && reader.final_text().empty() && answer.finish == engine::FinishReason::length)
     fmt::print(stderr, "the {} tokens went by without a final answer: raise --max-tokens\n",
                answer.ids.size());
-  fmt::print(stderr, "{}\n", answerer.speed_text(answer));
+  fmt::print(stderr, "{}\n", offline.speed_text(answer));
 }
 
 }  // namespace
@@ -172,7 +173,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   source.add_option("--file", flags->file, "A file's text; - for standard input");
   source.add_option("--prompt-ids", flags->prompt_ids, "Tokens, e.g. 1,2,3, as they are")->delimiter(',');
   source.require_option(1);
-  add_answering_flags(verb, flags->answering);
+  add_offline_inference_flags(verb, flags->inference);
   verb.add_flag("--raw", flags->raw,
                 "The text as it is, without harmony's template; control tokens may be in it");
   verb.add_flag("--json", flags->json,
@@ -183,7 +184,7 @@ void add_generate(CLI::App& app, int& exit_code) {
       "Write those of every token of the prompt, as CPUs compute them, to this file.npy, float32 [T, V]");
   verb.callback([flags, &exit_code] {
     generate(*flags);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

@@ -1,16 +1,17 @@
-// fathom history: the medians of every variant over all runs of this machine, and where they changed level.
+// fathom history: the medians of every variant over all runs of this machine, and their change points.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/output.h"
-#include "cli/usage.h"
+#include "cli/output_flags.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "lab/history.h"
 #include "lab/quantity.h"
-#include "machine/identity.h"
+#include "machine/machine_id.h"
 
 namespace fathom::cli {
 namespace {
@@ -124,12 +125,12 @@ int history(const HistoryFlags& flags) {
   if (!all) throw UsageError(all.error().message);
   if (write_outputs(flags.outputs, {[&] { return history_json(*all); }, [&] { return history_values(*all); },
                                     [&] { return history_table(*all); }}))
-    return 0;
+    return kExitOk;
   if (all->empty())
     fmt::print(stderr, "fathom history: {} has nothing of {} that matches; every `fathom run` adds to it\n",
                path, machine.empty() ? "any machine" : machine);
   fmt::print("{}", to_text(history_table(*all)));
-  return 0;
+  return kExitOk;
 }
 
 }  // namespace

@@ -5,16 +5,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/listing.h"
-#include "cli/output.h"
-#include "cli/selection.h"
+#include "cli/experiment_list.h"
+#include "cli/output_flags.h"
+#include "cli/target_flags.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 
 namespace fathom::cli {
 namespace {
 
 struct ListFlags {
-  SelectionFlags selection;
+  TargetFlags selection;
   OutputFlags outputs;
 };
 
@@ -23,14 +24,14 @@ struct ListFlags {
 void add_list(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<ListFlags>();
   CLI::App& verb = *app.add_subcommand("list", "Show experiments, their questions, variants and axes");
-  add_selection_flags(verb, flags->selection);
+  add_target_flags(verb, flags->selection);
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] {
-    const lab::Targets targets = selected(flags->selection);
-    const auto table           = [&] { return listing_table(targets); };
-    if (!write_outputs(flags->outputs, {[&] { return listing_json(targets); }, table, table}))
-      fmt::print("{}", listing_text(targets));
-    exit_code = 0;
+    const lab::Targets targets = chosen_targets(flags->selection);
+    const auto table           = [&] { return experiment_list_table(targets); };
+    if (!write_outputs(flags->outputs, {[&] { return experiment_list_json(targets); }, table, table}))
+      fmt::print("{}", experiment_list_text(targets));
+    exit_code = kExitOk;
   });
 }
 

@@ -6,16 +6,15 @@
 
 #include "cli/arguments.h"
 #include "cli/doctor.h"
-#include "cli/measuring.h"
-#include "cli/usage.h"
+#include "cli/run_experiments.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
+#include "lab/child_main.h"
 #include "lab/source_hash.h"
-#include "lab/supervisor.h"
 
 namespace fathom::cli {
 namespace {
-
-constexpr int kUsage = 5, kCrash = 6;  // lab/record.h
 
 std::string version() {
   return fmt::format("fathom {} ({}{}, {})", FATHOM_VERSION,
@@ -30,17 +29,18 @@ std::string name_of(const CLI::App& app) {
   return name;
 }
 
-int misused(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+int report_usage_error(const CLI::App& app, const CLI::ParseError& error,
+                       const std::vector<std::string>& arguments) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const std::string near = suggestion(app, arguments.empty() ? app.remaining(true) : arguments);
   fmt::print(stderr, "{}: {}{}{}\nSee `{} --help`.\n", name_of(app), error.what(), near.empty() ? "" : "; ",
              near, name_of(app));
-  return kUsage;
+  return kExitUsage;
 }
 
 int main(int argc, char** argv) {
   program_arguments().assign(argv, argv + argc);
-  int exit_code = 0;
+  int exit_code = kExitOk;
   CLI::App app("Measures how fast this machine could go, and shows which technique closes the gap.",
                "fathom");
   app.set_version_flag("--version", version());
@@ -68,16 +68,17 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {
-    // Nothing but a misspelt verb: CLI11 only says that a verb is missing.
-    return misused(app, error, argc > 1 ? std::vector<std::string>{argv[1]} : std::vector<std::string>());
+    // For a misspelt verb CLI11 only says that a verb is missing.
+    return report_usage_error(app, error,
+                              argc > 1 ? std::vector<std::string>{argv[1]} : std::vector<std::string>());
   } catch (const CLI::ParseError& error) {
-    return misused(app, error, {});
+    return report_usage_error(app, error, {});
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}: {}\n", name_of(app), error.what());
-    return kUsage;
+    return kExitUsage;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", name_of(app), error.what());
-    return kCrash;
+    return kExitCrash;
   }
   return exit_code;
 }

@@ -7,8 +7,8 @@
 
 #include "lab/source_hash.h"
 #include "machine/gpu.h"
-#include "machine/identity.h"
 #include "machine/isolation.h"
+#include "machine/machine_id.h"
 #include "machine/topology.h"
 
 namespace fathom::cli {
@@ -16,11 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-// Null where there is none. Its UUID names one card of one owner and stays out.
-json gpu_facts() {
-  const machine::GpuFacts* gpu = machine::gpu();
+// Null without a GPU. The UUID is left out: it identifies one card of one owner.
+json gpu_facts(DeviceId device) {
+  const machine::GpuFacts* gpu = machine::gpu(device);
   if (!gpu) return nullptr;
-  return {{"id", machine::gpu_machine_id()},
+  return {{"id", machine::gpu_machine_id(device)},
           {"name", gpu->name},
           {"count", gpu->count},
           {"capability", gpu->capability()},
@@ -32,7 +32,7 @@ json gpu_facts() {
           {"cuda", machine::cuda_version_text(gpu->runtime_cuda)}};
 }
 
-json machine_facts() {
+json machine_facts(DeviceId device) {
   const machine::Topology& topology   = machine::topology();
   const machine::Isolation& isolation = machine::isolation();
   json caches                         = json::object();
@@ -53,7 +53,7 @@ json machine_facts() {
           {"governor", maybe(topology.governor)},
           {"kernel", topology.kernel},
           {"distribution", topology.distribution},
-          {"gpu", gpu_facts()},
+          {"gpu", gpu_facts(device)},
           {"virtual", isolation.virtual_machine},
           {"hypervisor", isolation.hypervisor},
           {"cgroup",
@@ -97,7 +97,7 @@ nlohmann::json manifest(const std::vector<std::string>& argv, const lab::RunOpti
             {"suite_timeout_s", options.suite_timeout_s},
             {"axes", axes}}},
           {"environment", environment()},
-          {"machine", machine_facts()}};
+          {"machine", machine_facts(options.device)}};
 }
 
 }  // namespace fathom::cli

@@ -1,11 +1,11 @@
-// How a run came about: enough to judge its numbers and to do it again.
+// The circumstances of a run: enough to judge its numbers and to repeat it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "lab/supervisor.h"
+#include "lab/run_options.h"
 
 namespace fathom::cli {
 

@@ -1,4 +1,4 @@
-// fathom model: what a checkpoint is, and what it costs to run.
+// fathom model: facts about a checkpoint and the cost of running it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,11 +10,12 @@
 #include <optional>
 #include <string>
 
-#include "cli/model_roof.h"
-#include "cli/output.h"
-#include "cli/usage.h"
+#include "cli/decode_roof.h"
+#include "cli/output_flags.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/dtype.h"
+#include "core/exit_code.h"
 #include "model/config.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
@@ -33,8 +34,8 @@ struct Inspected {
   model::Config config;
   model::Footprint footprint;
   model::Safetensors checkpoint;
-  model::Layout layout          = model::Layout::hf_mxfp4;
-  std::optional<ModelRoof> roof = {};  // where doctor has measured this machine
+  model::Layout layout           = model::Layout::hf_mxfp4;
+  std::optional<DecodeRoof> roof = {};  // absent until doctor has measured this machine
 
   const model::TensorMap& tensors() const { return checkpoint.tensors(); }
 };
@@ -45,7 +46,7 @@ Inspected inspect(const std::filesystem::path& folder) {
                  .footprint  = model::footprint(config),
                  .checkpoint = value_or_usage_error(model::Safetensors::open(folder))};
   seen.layout = value_or_usage_error(model::find_weights(config, seen.checkpoint)).layout;
-  seen.roof   = model_roof(seen.footprint);
+  seen.roof   = decode_roof(seen.footprint);
   return seen;
 }
 
@@ -149,7 +150,7 @@ void add_model(CLI::App& app, int& exit_code) {
     const auto table     = [&] { return tensor_table(seen); };
     if (!write_outputs(flags->outputs, {[&] { return to_json(seen); }, table, table}))
       print(flags->folder, seen);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

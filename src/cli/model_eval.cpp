@@ -1,4 +1,4 @@
-// fathom model eval: how often a model is right, task by task.
+// fathom model eval: a model's accuracy, task by task.
 #include <fmt/format.h>
 
 #include <unistd.h>
@@ -12,17 +12,18 @@
 #include <string>
 
 #include "cli/engine_flags.h"
-#include "cli/output.h"
+#include "cli/output_flags.h"
 #include "cli/progress.h"
-#include "cli/source_tree.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
-#include "engine/evaluate.h"
+#include "core/exit_code.h"
+#include "core/source_tree.h"
+#include "engine/accuracy_eval.h"
 
 namespace fathom::cli {
 namespace {
 
-using engine::Evaluation;
+using engine::AccuracyReport;
 using nlohmann::json;
 
 struct EvalFlags {
@@ -35,11 +36,11 @@ struct EvalFlags {
 };
 
 struct Evaluated {
-  Evaluation first;
-  std::optional<Evaluation> second;
+  AccuracyReport first;
+  std::optional<AccuracyReport> second;
 };
 
-Evaluation evaluate(const std::string& folder, const EvalFlags& flags) {
+AccuracyReport evaluate(const std::string& folder, const EvalFlags& flags) {
   const auto grammar = value_or_usage_error(model::TaskGrammar::load(flags.grammar));
   auto config        = flags.engine.chosen();
   config.max_context = engine::kEvaluationContext;
@@ -54,7 +55,7 @@ Evaluation evaluate(const std::string& folder, const EvalFlags& flags) {
          .total        = static_cast<int>(total),
          .seconds_left = passed.count() * static_cast<double>(total - done) / static_cast<double>(done)});
   };
-  return value_or_usage_error(engine::evaluate(*engine, grammar, flags.count, flags.seed, progress));
+  return value_or_usage_error(engine::evaluate_accuracy(*engine, grammar, flags.count, flags.seed, progress));
 }
 
 Table to_table(const Evaluated& seen) {
@@ -64,11 +65,11 @@ Table to_table(const Evaluated& seen) {
       table.columns.push_back({column, true});
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
   for (size_t t = 0; t < seen.first.tasks.size(); ++t) {
-    const engine::TaskScore& score = seen.first.tasks[t];
-    auto& row                      = table.rows.emplace_back(
-                             std::vector<std::string>{score.task, std::to_string(score.right.size()), percent(score.accuracy())});
+    const engine::TaskAccuracy& score = seen.first.tasks[t];
+    auto& row                         = table.rows.emplace_back(std::vector<std::string>{
+                                score.task, std::to_string(score.correct.size()), percent(score.accuracy())});
     if (!seen.second) continue;
-    const auto [only_first, only_second] = engine::discordant(score, seen.second->tasks[t]);
+    const auto [only_first, only_second] = engine::discordant_pairs(score, seen.second->tasks[t]);
     row.push_back(percent(seen.second->tasks[t].accuracy()));
     row.push_back(std::to_string(only_first));
     row.push_back(std::to_string(only_second));
@@ -76,10 +77,10 @@ Table to_table(const Evaluated& seen) {
   return table;
 }
 
-json to_json(const Evaluation& evaluation) {
+json to_json(const AccuracyReport& evaluation) {
   json tasks = json::object();
-  for (const engine::TaskScore& score : evaluation.tasks)
-    tasks[score.task] = {{"cases", score.right.size()}, {"accuracy", score.accuracy()}};
+  for (const engine::TaskAccuracy& score : evaluation.tasks)
+    tasks[score.task] = {{"cases", score.correct.size()}, {"accuracy", score.accuracy()}};
   json out = {{"tasks", tasks},
               {"accuracy", evaluation.accuracy()},
               {"prompt_tokens", evaluation.prompt_tokens},
@@ -101,7 +102,7 @@ json to_json(const EvalFlags& flags, const Evaluated& seen) {
   out["against"]    = to_json(*seen.second);
   out["discordant"] = json::object();
   for (size_t t = 0; t < seen.first.tasks.size(); ++t) {
-    const auto count = engine::discordant(seen.first.tasks[t], seen.second->tasks[t]);
+    const auto count = engine::discordant_pairs(seen.first.tasks[t], seen.second->tasks[t]);
     out["discordant"][seen.first.tasks[t].task] = {{"only_model", count.only_first},
                                                    {"only_against", count.only_second}};
   }
@@ -138,7 +139,7 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
     if (!flags->against.empty()) seen.second = evaluate(flags->against, *flags);
     const auto table = [&] { return to_table(seen); };
     if (!write_outputs(flags->outputs, {[&] { return to_json(*flags, seen); }, table, table})) print(seen);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

@@ -6,38 +6,39 @@
 #include <memory>
 #include <string>
 
-#include "cli/model_writing.h"
-#include "cli/usage.h"
+#include "cli/model_output.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
 #include "core/cpus.h"
+#include "core/exit_code.h"
 #include "core/thread_pool.h"
 #include "model/config.h"
-#include "model/made_up_tokenizer.h"
-#include "model/make.h"
-#include "model/new_file.h"
+#include "model/synthetic_checkpoint.h"
+#include "model/synthetic_tokenizer.h"
 
 namespace fathom::cli {
 namespace {
 
-const std::map<std::string, model::Shape> kShapes = {{"tiny", model::Shape::tiny},
-                                                     {"gpt-oss-20b", model::Shape::gpt_oss_20b},
-                                                     {"gpt-oss-120b", model::Shape::gpt_oss_120b}};
+const std::map<std::string, model::ModelShape> kShapes = {{"tiny", model::ModelShape::tiny},
+                                                          {"gpt-oss-20b", model::ModelShape::gpt_oss_20b},
+                                                          {"gpt-oss-120b", model::ModelShape::gpt_oss_120b}};
 
 struct MakeFlags {
   std::string shape = "tiny";
-  model::MakeOptions options;
+  model::SyntheticCheckpointOptions options;
   bool tokenizer = false;
-  TargetFlags target;
+  ModelOutputFlags target;
 };
 
 void make(MakeFlags& flags) {
   flags.options.shape = kShapes.at(flags.shape);
-  expect_room_for_model(flags.target);
+  check_model_folder_free(flags.target);
   const std::string& folder = flags.target.folder;
-  WritingProgress progress(folder + "/model.safetensors");
+  WriteProgress progress(folder + "/model.safetensors");
   ThreadPool pool(host_threads());
-  const auto bytes = model::make_model(flags.options, folder, pool,
-                                       [&](int64_t done, int64_t total) { progress.show(done, total); });
+  const auto bytes = model::make_synthetic_checkpoint(
+      flags.options, folder, pool, [&](int64_t done, int64_t total) { progress.show(done, total); });
   progress.clear();
   if (!bytes) throw UsageError(bytes.error().message);
   fmt::print(
@@ -52,7 +53,7 @@ void make(MakeFlags& flags) {
         fmt::format("a vocabulary of {} has no room for the 256 bytes of a tokenizer: --vocab 256 or more",
                     config.vocab_size));
   value_or_usage_error(
-      model::write_text_file(folder + "/tokenizer.json", model::made_up_tokenizer(config.vocab_size)));
+      write_text_file(folder + "/tokenizer.json", model::synthetic_tokenizer_json(config.vocab_size)));
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ void add_model_make(CLI::App& model_verb, int& exit_code) {
   auto flags = std::make_shared<MakeFlags>();
   CLI::App& verb =
       *model_verb.add_subcommand("make", "A checkpoint with random weights, to measure and to test");
-  add_target_flags(verb, flags->target);
+  add_model_output_flags(verb, flags->target);
   verb.add_option("--shape", flags->shape, "tiny (default), gpt-oss-20b or gpt-oss-120b")
       ->check(CLI::IsMember(kShapes).description(""));
   verb.add_option("--layers", flags->options.layers, "In place of the shape's");
@@ -73,7 +74,7 @@ void add_model_make(CLI::App& model_verb, int& exit_code) {
   verb.add_flag("--bf16", flags->options.bf16, "Experts in BF16, as fine-tuning leaves them; default MXFP4");
   verb.callback([flags, &exit_code] {
     make(*flags);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

@@ -1,14 +1,15 @@
-// fathom model quantize: a checkpoint's experts from BF16 to MXFP4.
+// fathom model quantize: converts a checkpoint's experts from BF16 to MXFP4.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
-#include "cli/model_writing.h"
-#include "cli/usage.h"
+#include "cli/model_output.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/cpus.h"
+#include "core/exit_code.h"
 #include "core/thread_pool.h"
 #include "model/quantize.h"
 
@@ -17,12 +18,12 @@ namespace {
 
 struct QuantizeFlags {
   std::string from;
-  TargetFlags target;
+  ModelOutputFlags target;
 };
 
 void quantize(const QuantizeFlags& flags) {
-  expect_room_for_model(flags.target);
-  WritingProgress progress(flags.target.folder + "/model.safetensors");
+  check_model_folder_free(flags.target);
+  WriteProgress progress(flags.target.folder + "/model.safetensors");
   ThreadPool pool(host_threads());
   const auto quantized =
       model::quantize_model(flags.from, flags.target.folder, pool,
@@ -44,10 +45,10 @@ void add_model_quantize(CLI::App& model_verb, int& exit_code) {
   CLI::App& verb =
       *model_verb.add_subcommand("quantize", "A checkpoint with its experts in MXFP4, from one in BF16");
   verb.add_option("in", flags->from, "Folder with config.json and *.safetensors")->required();
-  add_target_flags(verb, flags->target);
+  add_model_output_flags(verb, flags->target);
   verb.callback([flags, &exit_code] {
     quantize(*flags);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

@@ -8,10 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/source_tree.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "core/expect.h"
+#include "core/source_tree.h"
 #include "model/tasks.h"
 
 namespace fathom::cli {
@@ -52,7 +53,7 @@ void print(const std::string& lines) {
     system_failed("fwrite to standard output", errno, __FILE__, __LINE__);
 }
 
-// In pieces: millions of lines are asked for.
+// Written in pieces: people ask for millions of lines.
 void print_training_cases(const model::Task& task, const TasksFlags& flags) {
   constexpr size_t kPiece = 1 << 16;
   std::string lines;
@@ -110,7 +111,7 @@ void add_model_tasks(CLI::App& model_verb, int& exit_code) {
       ->capture_default_str();
   verb.callback([flags, &exit_code] {
     print_cases(*flags);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

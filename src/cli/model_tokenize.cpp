@@ -9,8 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "model/tokenizer.h"
 
 namespace fathom::cli {
@@ -23,7 +24,7 @@ struct TokenizeFlags {
   bool json = false, added_tokens = false;
 };
 
-// A JSON string a line in, a list of ids a line out.
+// Reads one JSON string a line and writes one list of ids a line.
 void tokenize_lines(const model::Tokenizer& tokenizer, model::AddedTokens added) {
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
@@ -36,7 +37,7 @@ void tokenize_lines(const model::Tokenizer& tokenizer, model::AddedTokens added)
   }
 }
 
-// All of the input is one text; a token a line.
+// Reads the whole input as one text and writes one token a line.
 void tokenize_text(const model::Tokenizer& tokenizer, model::AddedTokens added) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   for (const model::TokenId id : value_or_usage_error(tokenizer.encode(text, added)))
@@ -57,7 +58,7 @@ void add_model_tokenize(CLI::App& model_verb, int& exit_code) {
         value_or_usage_error(model::Tokenizer::load(std::filesystem::path(flags->folder) / "tokenizer.json"));
     const auto added = flags->added_tokens ? model::AddedTokens::recognised : model::AddedTokens::as_text;
     flags->json ? tokenize_lines(tokenizer, added) : tokenize_text(tokenizer, added);
-    exit_code = 0;
+    exit_code = kExitOk;
   });
 }
 

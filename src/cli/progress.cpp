@@ -12,8 +12,9 @@
 namespace fathom::cli {
 namespace {
 
-constexpr auto kRedraw    = std::chrono::milliseconds(100);
-constexpr auto kHeartbeat = std::chrono::seconds(15);  // in a pipe, so that a log shows what takes so long
+constexpr auto kRedraw = std::chrono::milliseconds(100);
+// In a pipe: a log shows which experiment takes so long.
+constexpr auto kHeartbeat = std::chrono::seconds(15);
 constexpr int kBar        = 20;
 
 std::string left(const lab::Progress& progress) {

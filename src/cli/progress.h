@@ -5,20 +5,20 @@
 #include <cstdio>
 #include <string>
 
-#include "lab/supervisor.h"
+#include "lab/run_experiments.h"
 
 namespace fathom::cli {
 
 class ProgressDisplay {
  public:
-  // `columns`: of the terminal; 0: not one.
+  // `columns`: width of the terminal; 0: `out` is not a terminal.
   ProgressDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
   ~ProgressDisplay() { clear(); }
   ProgressDisplay(const ProgressDisplay&)            = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   void show(const lab::Progress& progress);
-  void clear();  // leaves the terminal as if nothing had been shown
+  void clear();  // erases the progress line
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// fathom report: the page of a run made anew, the logbook, or the metrics of a run folder as one table.
+// fathom report: writes a run's page again, or the logbook, or the metrics of a run folder as one table.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -6,12 +6,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/output.h"
-#include "cli/roofs.h"
+#include "cli/machine_roofs.h"
+#include "cli/output_flags.h"
 #include "cli/run_folder.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
-#include "lab/report.h"
+#include "core/atomic_file.h"
+#include "core/exit_code.h"
+#include "report/report.h"
 
 namespace fathom::cli {
 namespace {
@@ -40,21 +42,21 @@ int report(const ReportFlags& flags) {
     const auto same   = [&] { return table; };
     if (!write_outputs(flags.outputs, {[&] { return rows_json(table); }, same, same}))
       fmt::print("{}", to_text(table));
-    return 0;
+    return kExitOk;
   }
   if (flags.index) {
     write_index(flags.artifacts);
     fmt::print("{}/index.html\n", flags.artifacts);
-    return 0;
+    return kExitOk;
   }
   namespace fs         = std::filesystem;
   const FoundRun found = find_run(flags.run, flags.artifacts);
   const fs::path beside =
       fs::is_directory(found.path) ? fs::path(found.path) : fs::path(found.path).parent_path();
   const std::string out = flags.out.empty() ? (beside / "report.html").string() : flags.out;
-  lab::write_file_whole(out, lab::report_html(found.run, known_roofs(found.run.machine), sources_now()));
+  write_file_atomically(out, report::report_html(found.run, known_roofs(found.run.machine), sources_now()));
   fmt::print("{}\n", out);
-  return 0;
+  return kExitOk;
 }
 
 }  // namespace

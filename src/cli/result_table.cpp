@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "lab/highlights.h"
 #include "lab/quantity.h"
 #include "lab/target.h"
+#include "report/highlights.h"
 
 namespace fathom::cli {
 namespace {
@@ -25,7 +25,7 @@ std::string reason(Outcome status, const std::optional<lab::Skip>& skip, const s
   return detail.empty() ? std::string(to_string(status)) : detail;
 }
 
-// What stands where a verdict would: the typed skip, or what went wrong.
+// The text in the verdict's column for a variant without a verdict: the typed skip, or the error.
 std::string verdict_text(const lab::PointRecord& point, const lab::VariantRecord& variant) {
   if (variant.status == Outcome::skipped)
     return "skipped: " + reason(variant.status, variant.skip, variant.detail);
@@ -62,8 +62,8 @@ std::string metric(const lab::VariantRecord& variant, const char* name) {
   return found == variant.metrics.end() ? "" : value(found->second.value);
 }
 
-// What all variants of an experiment at all its points are skipped for; absent where any of them ran.
-std::optional<std::string> wholly_skipped(const lab::ExperimentRecord& experiment) {
+// The common reason why all variants at all points were skipped; absent if any of them ran.
+std::optional<std::string> common_skip_reason(const lab::ExperimentRecord& experiment) {
   std::optional<std::string> why;
   for (const lab::PointRecord& point : experiment.points)
     for (const lab::VariantRecord& variant : point.variants) {
@@ -75,7 +75,7 @@ std::optional<std::string> wholly_skipped(const lab::ExperimentRecord& experimen
   return why;
 }
 
-// An experiment without points still has one row: why.
+// Calls `visit` with the reason for each experiment without points, which gets one row.
 template <class F>
 void each_empty(const lab::RunRecord& run, F&& visit) {
   for (const lab::ExperimentRecord& experiment : run.experiments)
@@ -95,16 +95,16 @@ Table result_table(const lab::RunRecord& run) {
                           {"of limit", true},
                           {"prediction"}},
               .rows    = {}};
-  // Where a machine lacks what many experiments need, they share a row: what ran is what people came to read.
+  // Experiments skipped for the same reason share a row, so that the results stand out.
   std::map<std::string, std::vector<std::string>> skipped;  // experiments by reason
   for (const lab::ExperimentRecord& experiment : run.experiments) {
-    if (const auto why = wholly_skipped(experiment)) {
+    if (const auto why = common_skip_reason(experiment)) {
       skipped[*why].push_back(experiment.id);
       continue;
     }
     for (const lab::PointRecord& point : experiment.points)
       for (const lab::VariantRecord& variant : point.variants)
-        table.rows.push_back({id_at(experiment, point), variant.id, interval(variant.time_ns),
+        table.rows.push_back({report::id_at(experiment, point), variant.id, interval(variant.time_ns),
                               interval(variant.ratio), verdict_text(point, variant),
                               variant.share_of_limit ? lab::share_text(*variant.share_of_limit) : "",
                               prediction_text(variant)});
@@ -190,7 +190,7 @@ Table check_table(const lab::RunRecord& run) {
 }
 
 std::string tally_text(const lab::RunRecord& run) {
-  const lab::Tally tally = lab::tally_of(run);
+  const report::Tally tally = report::tally_of(run);
   std::string text = fmt::format("{} experiment{}", tally.experiments, tally.experiments == 1 ? "" : "s");
   const auto add   = [&](int count, std::string_view what) {
     if (count > 0)
@@ -206,7 +206,7 @@ std::string tally_text(const lab::RunRecord& run) {
   add(tally.advisory, "of these advisory");
   add(tally.predictions_held, "predictions held");
   add(tally.predictions_failed, "predictions failed");
-  const lab::Aggregate aggregate = lab::geometric_mean_of(run);
+  const report::Aggregate aggregate = report::geometric_mean_of(run);
   if (aggregate.mean)
     text += fmt::format("\nbest variants: {} on average (geometric mean over {} experiments)",
                         lab::ratio_text(*aggregate.mean), aggregate.experiments);

@@ -1,4 +1,4 @@
-// A run as tables: for people in text and Markdown, for programs in CSV.
+// A run as tables: text and Markdown for people, CSV for programs.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 namespace fathom::cli {
 
 Table result_table(const lab::RunRecord& run);  // quantities as people read them
-Table result_values(
-    const lab::RunRecord& run);  // plain numbers, ns and shares of 1, one row a variant and point
-Table check_table(const lab::RunRecord& run);  // of `verify`: what was right
+// Plain numbers, ns and shares of 1, one row for each variant and point.
+Table result_values(const lab::RunRecord& run);
+Table check_table(const lab::RunRecord& run);  // for `verify`: which outputs were right
 
 std::string tally_text(const lab::RunRecord& run);  // "27 experiments: 31 faster, 2 same, ..., 9 skipped"
 

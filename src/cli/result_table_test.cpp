@@ -29,7 +29,7 @@ lab::RunRecord run() {
   return {.experiments = {{.id = "ch07/x", .points = {point}}, crashed}};
 }
 
-// The cell of a row, by the column's name.
+// A row's cell in the named column.
 std::string cell(const Table& table, size_t row, const std::string& column) {
   for (size_t c = 0; c < table.columns.size(); ++c)
     if (table.columns[c].name == column) return table.rows.at(row)[c];

@@ -1,15 +1,17 @@
-// fathom roofline: where the variants of a run lie under the measured ceilings of this machine.
+// fathom roofline: the variants of a run under the measured ceilings of this machine.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/output.h"
-#include "cli/roofs.h"
+#include "cli/machine_roofs.h"
+#include "cli/output_flags.h"
 #include "cli/run_folder.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
+#include "core/exit_code.h"
 #include "lab/quantity.h"
 
 namespace fathom::cli {
@@ -21,16 +23,16 @@ struct RooflineFlags {
   OutputFlags outputs;
 };
 
-Table roofs_table(const lab::Roofs& roofs) {
+Table roofs_table(const report::Roofs& roofs) {
   Table table{.columns = {{"ceiling"}, {"rate", true}}, .rows = {}};
-  for (const lab::MemoryRoof& roof : roofs.memory)
+  for (const report::MemoryRoof& roof : roofs.memory)
     table.rows.push_back({roof.name, lab::bytes_per_s_text(roof.bytes_per_s)});
-  for (const lab::ComputeRoof& roof : roofs.compute)
+  for (const report::ComputeRoof& roof : roofs.compute)
     table.rows.push_back({roof.name, lab::flops_per_s_text(roof.flops_per_s)});
   return table;
 }
 
-Table points_table(const std::vector<lab::RooflinePoint>& points) {
+Table points_table(const std::vector<report::RooflinePoint>& points) {
   Table table{.columns = {{"experiment", false, false},
                           {"at"},
                           {"variant"},
@@ -39,7 +41,7 @@ Table points_table(const std::vector<lab::RooflinePoint>& points) {
                           {"attainable", true},
                           {"share", true}},
               .rows    = {}};
-  for (const lab::RooflinePoint& point : points)
+  for (const report::RooflinePoint& point : points)
     table.rows.push_back({point.experiment, point.at, point.variant, lab::digits_text(point.flops_per_byte),
                           lab::flops_per_s_text(point.flops_per_s),
                           point.attainable ? lab::flops_per_s_text(*point.attainable) : "",
@@ -50,23 +52,23 @@ Table points_table(const std::vector<lab::RooflinePoint>& points) {
 }
 
 int roofline(const RooflineFlags& flags) {
-  lab::RunRecord run;  // without points where nothing was run yet
+  lab::RunRecord run;  // without points if nothing was run yet
   if (!flags.run.empty() || !run_folders(flags.artifacts).empty())
     run = find_run(flags.run, flags.artifacts).run;
-  const lab::Roofs roofs =
+  const report::Roofs roofs =
       measured_roofs(run.machine, flags.calibrate ? machine::Refresh::always : machine::Refresh::if_missing);
-  const auto points = lab::roofline_points(run, roofs);
+  const auto points = report::roofline_points(run, roofs);
   if (!flags.svg.empty())
-    lab::write_file_whole(flags.svg, lab::roofline_svg(roofs, points, lab::SvgFor::file));
+    write_file_atomically(flags.svg, report::roofline_svg(roofs, points, report::SvgFor::file));
   const auto table = [&] { return points_table(points); };
-  if (write_outputs(flags.outputs, {[&] { return lab::roofline_json(roofs, points); }, table, table}))
-    return 0;
+  if (write_outputs(flags.outputs, {[&] { return report::roofline_json(roofs, points); }, table, table}))
+    return kExitOk;
   fmt::print("Ceilings of {} (medians)\n\n{}\n{}", roofs.measured, to_text(roofs_table(roofs)),
              to_text(table()));
   if (points.empty())
     fmt::print("No variant of this run declares both flops and bytes; `fathom run ch09` has some that do.\n");
   if (!flags.svg.empty()) fmt::print(stderr, "drawn: {}\n", flags.svg);
-  return 0;
+  return kExitOk;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// fathom run: measures, compares, keeps everything, and says what it amounts to.
+// fathom run: measures experiments, writes the run folder and compares with the expectations.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,80 +7,82 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/expectations.h"
-#include "cli/listing.h"
-#include "cli/measuring.h"
-#include "cli/output.h"
+#include "cli/experiment_list.h"
+#include "cli/output_flags.h"
 #include "cli/result_table.h"
+#include "cli/run_experiments.h"
 #include "cli/run_folder.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
+#include "core/utc_time.h"
 #include "lab/history.h"
 
 namespace fathom::cli {
 namespace {
 
 struct RunFlags {
-  MeasuringFlags measuring;
+  ExperimentFlags experiments;
   OutputFlags outputs;
   ExpectationFlags expectations;
   std::string artifacts = "artifacts", label, metric_set = "minimal";
   bool list = false, record = false, accept_regressions = false, profile = false;
 };
 
-// "ch07" for one target, "all" for none, "quick" where that is all that was said.
+// "ch07" for one target; "all" without targets, or "quick" with --quick.
 std::string label_of(const RunFlags& flags) {
   if (!flags.label.empty()) return flags.label;
-  std::vector<std::string> names = words(flags.measuring.selection.names);
-  for (const std::string& name : words(flags.measuring.selection.targets)) names.push_back(name);
+  std::vector<std::string> names = words(flags.experiments.selection.names);
+  for (const std::string& name : words(flags.experiments.selection.targets)) names.push_back(name);
   if (names.size() == 1) return names.front();
   if (names.size() > 1) return fmt::format("{}_and_{}_more", names.front(), names.size() - 1);
-  return flags.measuring.options.quick ? "quick" : "all";
+  return flags.experiments.options.quick ? "quick" : "all";
 }
 
-void remember(const lab::RunRecord& run) {
+void append_to_history(const lab::RunRecord& run) {
   if (const Status status = lab::append_history(lab::history_path(), run); !status)
     fmt::print(stderr, "fathom run: this run is not in the history: {}\n", status.error().message);
 }
 
-// 1 for a missed expectation; the rest is the record's.
-int judge(const RunFlags& flags, const lab::RunRecord& run) {
+// The record's exit code, or kExitRegression for a missed expectation.
+int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
   const int code = lab::exit_code(run);
-  // Another kind of measurement than the recorded ones compares with nothing.
-  if (flags.measuring.options.cold_start || flags.measuring.options.aa) return code;
+  // Records hold neither cold starts nor A/A runs: there is nothing to compare with.
+  if (flags.experiments.options.cold_start || flags.experiments.options.aa) return code;
   if (flags.record || flags.accept_regressions) {
     write_expectations(flags.expectations, run);
     return code;
   }
   const bool missed = report_expectations(flags.expectations, run);
-  // A quick run is shown beside the records, but its one point and few rounds accuse nobody.
-  return missed && code == 0 && !flags.measuring.options.quick ? 1 : code;
+  // A quick run is shown beside the records, but one point and few rounds are too little for a regression.
+  return missed && code == kExitOk && !flags.experiments.options.quick ? kExitRegression : code;
 }
 
 int run(const RunFlags& flags) {
-  const lab::Targets targets = selected(flags.measuring.selection);
+  const lab::Targets targets = chosen_targets(flags.experiments.selection);
   if (flags.list) {
-    fmt::print("{}", listing_text(targets));
-    return 0;
+    fmt::print("{}", experiment_list_text(targets));
+    return kExitOk;
   }
-  const std::string label  = label_of(flags);
-  const std::string folder = make_run_folder(flags.artifacts, utc_now(), label);
-  MeasuringFlags measuring = flags.measuring;
+  const std::string label     = label_of(flags);
+  const std::string folder    = make_run_folder(flags.artifacts, utc_now(), label);
+  ExperimentFlags experiments = flags.experiments;
   if (flags.profile) {
-    measuring.options.profile_set = flags.metric_set;
-    measuring.options.folder      = folder;
+    experiments.options.profile_set = flags.metric_set;
+    experiments.options.folder      = folder;
   }
   const lab::RunRecord record =
-      measure(measuring, targets, label, program_arguments(),
-              [&](const lab::RunRecord& growing) { write_results(folder, growing); });
+      run_experiments(experiments, targets, label, program_arguments(),
+                      [&](const lab::RunRecord& growing) { write_results(folder, growing); });
   write_run(flags.artifacts, folder, record);
-  if (!flags.measuring.options.cold_start && !flags.measuring.options.aa) remember(record);
+  if (!flags.experiments.options.cold_start && !flags.experiments.options.aa) append_to_history(record);
 
   const bool stdout_taken =
       write_outputs(flags.outputs, {[&] { return to_json(record); }, [&] { return result_values(record); },
                                     [&] { return result_table(record); }});
   if (!stdout_taken) fmt::print("{}\n{}\n", to_text(result_table(record)), tally_text(record));
   fmt::print(stderr, "report: {}/report.html\n", folder);
-  return judge(flags, record);
+  return exit_code_of(flags, record);
 }
 
 }  // namespace
@@ -88,8 +90,8 @@ int run(const RunFlags& flags) {
 void add_run(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<RunFlags>();
   CLI::App& verb = *app.add_subcommand("run", "Measure experiments and compare their variants");
-  auto& options  = flags->measuring.options;
-  add_measuring_flags(verb, flags->measuring);
+  auto& options  = flags->experiments.options;
+  add_experiment_flags(verb, flags->experiments);
   verb.add_flag("-l,--list", flags->list, "Only show what would run");
   verb.add_flag("--quick", options.quick, "One point, at most 40 rounds and 3 s an experiment");
   verb.add_flag("--cold-start", options.cold_start, "Every sample in a fresh process, without warm-up");

@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/roofs.h"
-#include "cli/usage.h"
+#include "cli/machine_roofs.h"
+#include "cli/usage_error.h"
+#include "core/atomic_file.h"
 #include "core/expect.h"
 #include "lab/json_text.h"
 #include "lab/registry.h"
-#include "lab/report.h"
 #include "lab/source_hash.h"
+#include "report/report.h"
 
 namespace fathom::cli {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Safe in a file name on any system.
+// Replaces characters that are unsafe in file names.
 std::string file_name_of(const std::string& label) {
   std::string name;
   for (const char c : label)
@@ -53,7 +53,7 @@ void write_metrics(const std::string& folder, const lab::ExperimentRecord& exper
     }
   }
   for (const auto& [variant, points] : points_of)
-    lab::write_file_whole(fmt::format("{}/{}/{}/metrics.json", folder, experiment.id, variant),
+    write_file_atomically(fmt::format("{}/{}/{}/metrics.json", folder, experiment.id, variant),
                           lab::json_text({{"schema", "fathom.metrics/1"},
                                           {"experiment", experiment.id},
                                           {"variant", variant},
@@ -103,15 +103,6 @@ void add_artifacts_flag(CLI::App& verb, std::string& artifacts) {
   verb.add_option("--artifacts-dir", artifacts, "Where runs are kept")->capture_default_str();
 }
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 std::string make_run_folder(const std::string& artifacts, const std::string& started,
                             const std::string& label) {
   std::string stamp = started;
@@ -129,29 +120,29 @@ std::string make_run_folder(const std::string& artifacts, const std::string& sta
 }
 
 void write_results(const std::string& folder, const lab::RunRecord& run) {
-  lab::write_file_whole(folder + "/results.json", lab::json_text(to_json(run)));
+  write_file_atomically(folder + "/results.json", lab::json_text(to_json(run)));
 }
 
 void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run) {
   write_results(folder, run);
-  lab::write_file_whole(folder + "/summary.json", lab::json_text(to_json(without_samples(run))));
-  lab::write_file_whole(folder + "/manifest.json", lab::json_text(json::parse(run.manifest)));
+  write_file_atomically(folder + "/summary.json", lab::json_text(to_json(without_samples(run))));
+  write_file_atomically(folder + "/manifest.json", lab::json_text(json::parse(run.manifest)));
   for (const lab::ExperimentRecord& experiment : run.experiments) write_metrics(folder, experiment);
-  lab::write_file_whole(folder + "/report.html",
-                        lab::report_html(run, known_roofs(run.machine), sources_now()));
+  write_file_atomically(folder + "/report.html",
+                        report::report_html(run, known_roofs(run.machine), sources_now()));
   write_index(artifacts);
 }
 
 void write_index(const std::string& artifacts) {
-  std::vector<lab::RunSummary> summaries;
+  std::vector<report::RunSummary> summaries;
   for (const std::string& folder : run_folders(artifacts)) {
     const std::string summary = folder + "/summary.json", name = fs::path(folder).filename().string();
-    if (!fs::exists(folder + "/report.html") || !fs::exists(summary)) continue;  // was not finished
+    if (!fs::exists(folder + "/report.html") || !fs::exists(summary)) continue;  // unfinished run
     // One broken run must not hide the others.
     if (const auto run = lab::read_run(summary))
-      summaries.push_back(lab::summary_of(*run, name + "/report.html"));
+      summaries.push_back(report::summary_of(*run, name + "/report.html"));
   }
-  lab::write_file_whole(artifacts + "/index.html", lab::index_html(std::move(summaries)));
+  write_file_atomically(artifacts + "/index.html", report::index_html(std::move(summaries)));
 }
 
 std::vector<std::string> run_folders(const std::string& artifacts) {

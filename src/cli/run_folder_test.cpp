@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 
 namespace fathom::cli {
 namespace {
@@ -20,7 +20,7 @@ class RunFolderTest : public testing::Test {
     std::string name = (fs::temp_directory_path() / "fathom_runs_XXXXXX").string();
     root_            = mkdtemp(name.data());
     artifacts_       = (root_ / "artifacts").string();
-    setenv("XDG_CACHE_HOME", root_.c_str(), 1);  // no ceilings of the machine at hand
+    setenv("XDG_CACHE_HOME", root_.c_str(), 1);  // hides the measured ceilings of this machine
   }
   ~RunFolderTest() override {
     unsetenv("XDG_CACHE_HOME");

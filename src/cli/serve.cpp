@@ -15,19 +15,20 @@
 #include <utility>
 #include <vector>
 
-#include "cli/bundled_model.h"
-#include "cli/connections.h"
 #include "cli/engine_flags.h"
+#include "cli/model_folder.h"
+#include "cli/open_file_limit.h"
 #include "cli/progress.h"
-#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "core/expect.h"
 #include "engine/engine.h"
+#include "http/server.h"
 #include "serve/api.h"
-#include "serve/http_server.h"
+#include "serve/embedded_files.h"
 #include "serve/metrics.h"
-#include "serve/output_constraint.h"
-#include "serve/page.h"
+#include "serve/structured_output.h"
 
 namespace fathom::cli {
 namespace {
@@ -35,13 +36,13 @@ namespace {
 struct ServeFlags {
   std::string model, api_key, date;
   std::vector<std::string> names, origins;
-  serve::HttpServerOptions http{.port = 8000};
+  http::ServerOptions http{.port = 8000};
   EngineFlags engine;
   double drain_s = 30;
 };
 
-// SIGINT and SIGTERM, for one thread to wait for. To be made before any other thread, which inherit that they
-// do not come to them.
+// Blocks SIGINT and SIGTERM so that one thread can wait for them. Construct it before any other thread
+// starts: threads inherit the signal mask.
 class StopSignals {
  public:
   StopSignals() {
@@ -72,14 +73,14 @@ std::string address_of(const ServeFlags& flags, uint16_t port) {
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", flags.http.host, v6 ? "]" : "", port);
 }
 
-// A name for the model where none was given: its folder's.
+// The model's default name: that of its folder.
 std::string name_of(const std::filesystem::path& folder) {
   const std::string name = std::filesystem::weakly_canonical(folder).filename().string();
   return name.empty() ? "model" : name;
 }
 
 int serve_model(ServeFlags flags) {
-  allow_many_connections();
+  raise_open_file_limit();
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};
@@ -90,11 +91,11 @@ int serve_model(ServeFlags flags) {
                   .page            = std::string(serve::page_html()),
                   .openapi         = std::string(serve::openapi_json())});
 
-  // What exchanges in flight refer to outlives the server.
+  // Exchanges in flight refer to these, so they must outlive the server.
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<serve::ServeMetrics> metrics;
   std::optional<serve::OutputConstraints> constraints;
-  const auto server = value_or_usage_error(serve::HttpServer::listen(flags.http, api.handler()));
+  const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
   fmt::print(stderr, "{} answers; loading {}\n", address_of(flags, server->port()), folder.string());
 
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
@@ -125,8 +126,9 @@ int serve_model(ServeFlags flags) {
   fmt::print(stderr,
              "{} is ready on {}: {} sequences at once, room for the keys and values of {} tokens\n"
              "Chat on {}/ or through {}/v1; SIGTERM or Ctrl-C ends it, twice at once\n",
-             flags.names.front(), engine->where(), engine->config().max_sequences, engine->config().kv_tokens,
-             address_of(flags, server->port()), address_of(flags, server->port()));
+             flags.names.front(), engine->device_name(), engine->config().max_sequences,
+             engine->config().kv_tokens, address_of(flags, server->port()),
+             address_of(flags, server->port()));
 
   signals.wait();
   const int64_t left = engine->stats().running + engine->stats().waiting;
@@ -140,7 +142,7 @@ int serve_model(ServeFlags flags) {
   while (!drained && std::chrono::steady_clock::now() < end && !signals.arrived())
     drained = engine->drain(Milliseconds(100)) && server->wait_until_idle(Milliseconds(100));
   fmt::print(stderr, "{}\n", drained ? "all answered" : "some requests were cut short");
-  return 0;
+  return kExitOk;
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string markdown_cell(const std::string& text) {
 }  // namespace
 
 int display_width(std::string_view text) {
-  // Continuation bytes take no room of their own.
+  // Continuation bytes take no column.
   return static_cast<int>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }

@@ -22,7 +22,7 @@ std::string to_text(const Table& table);      // no trailing blanks; empty for n
 std::string to_markdown(const Table& table);  // GitHub's
 std::string to_csv(const Table& table);       // RFC 4180, with a header line
 
-// Columns a terminal needs for UTF-8 text of single-width characters.
+// Terminal columns of UTF-8 text with single-width characters.
 int display_width(std::string_view text);
 
 }  // namespace fathom::cli

@@ -1,14 +1,16 @@
-// fathom techniques: the coverage matrix, technique or catalog row -> experiments -> measured where.
+// fathom techniques: the coverage matrix: each technique or catalog row, its experiments, and where they were
+// measured.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/output.h"
-#include "cli/source_tree.h"
-#include "cli/usage.h"
+#include "cli/expectations.h"
+#include "cli/output_flags.h"
+#include "cli/usage_error.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 #include "lab/coverage.h"
 #include "lab/registry.h"
 #include "lab/source_hash.h"
@@ -56,7 +58,7 @@ int techniques(const TechniquesFlags& flags) {
     fmt::print("{}\n{}\n{}\n", to_text(table()), totals("techniques", coverage.techniques),
                totals("catalog rows", coverage.catalog));
   for (const std::string& unknown : coverage.unknown) fmt::print(stderr, "fathom techniques: {}\n", unknown);
-  return 0;
+  return kExitOk;
 }
 
 }  // namespace

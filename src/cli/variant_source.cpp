@@ -12,6 +12,9 @@ Result<std::string> variant_source(const std::string& root, const lab::Experimen
                                    const std::string& variant) {
   namespace fs          = std::filesystem;
   const fs::path folder = fs::path(root) / experiment.folder;
+  for (const lab::VariantInfo& info : experiment.variants)
+    if (info.id == variant && !info.op.empty())
+      return (fs::path(root) / "src" / info.op).lexically_normal().string();
   for (std::string stem = variant; !stem.empty();
        stem             = stem.substr(0, stem.find('_') == std::string::npos ? 0 : stem.rfind('_')))
     for (const char* extension : {".cpp", ".cu"})

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/source_tree.h"
+#include "core/source_tree.h"
 
 namespace fathom::cli {
 namespace {
@@ -39,6 +39,12 @@ TEST_F(SourceTest, AVariantIsItsFileOrTheLongestBeginningOfIts) {
   EXPECT_EQ(found("tiled_1t"), "tiled.cpp");
   EXPECT_EQ(found("tiled_wide_all"), "tiled_wide.cpp");
   EXPECT_NE(found("openblas").find("experiment.cpp, naive.cpp"), std::string::npos) << found("openblas");
+}
+
+TEST_F(SourceTest, AnEngineVariantIsItsOp) {
+  experiment_.variants.push_back(
+      {.id = "naive", .kind = lab::Kind::engine, .op = "kernels/moe/experts_gemv.cu"});
+  EXPECT_EQ(found("naive"), "experts_gemv.cu");
 }
 
 TEST_F(SourceTest, TheTreeIsFoundFromBelow) {

@@ -1,5 +1,5 @@
-// The verbs of `fathom`. Each adds a subcommand to `app`; its callback sets `exit_code` (lab/record.h) or
-// throws UsageError.
+// The verbs of `fathom`. Each function adds a subcommand to `app`; its callback sets `exit_code`
+// (core/exit_code.h) or throws UsageError.
 #pragma once
 
 namespace CLI {

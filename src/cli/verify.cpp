@@ -5,24 +5,25 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/measuring.h"
-#include "cli/output.h"
+#include "cli/output_flags.h"
 #include "cli/result_table.h"
+#include "cli/run_experiments.h"
 #include "cli/verbs.h"
 
 namespace fathom::cli {
 namespace {
 
 struct VerifyFlags {
-  MeasuringFlags measuring;
+  ExperimentFlags experiments;
   OutputFlags outputs;
 };
 
 int verify(const VerifyFlags& flags) {
-  const lab::RunRecord record = measure(flags.measuring, selected(flags.measuring.selection), "verify",
-                                        program_arguments(), [](const lab::RunRecord&) {});
-  const Table table           = check_table(record);
-  const auto same             = [&] { return table; };
+  const lab::RunRecord record =
+      run_experiments(flags.experiments, chosen_targets(flags.experiments.selection), "verify",
+                      program_arguments(), [](const lab::RunRecord&) {});
+  const Table table = check_table(record);
+  const auto same   = [&] { return table; };
   if (write_outputs(flags.outputs, {[&] { return to_json(record); }, same, same}))
     return lab::exit_code(record);
   int right = 0, skipped = 0;
@@ -38,10 +39,10 @@ int verify(const VerifyFlags& flags) {
 }  // namespace
 
 void add_verify(CLI::App& app, int& exit_code) {
-  auto flags                          = std::make_shared<VerifyFlags>();
-  CLI::App& verb                      = *app.add_subcommand("verify", "Check every output, time nothing");
-  flags->measuring.options.check_only = true;
-  add_measuring_flags(verb, flags->measuring);
+  auto flags                            = std::make_shared<VerifyFlags>();
+  CLI::App& verb                        = *app.add_subcommand("verify", "Check every output, time nothing");
+  flags->experiments.options.check_only = true;
+  add_experiment_flags(verb, flags->experiments);
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = verify(*flags); });
 }

@@ -1,5 +1,5 @@
-// Buffer: host memory of one owner, aligned to cache lines, not initialised. The kernel gives out a page when
-// it is first touched, so what is never used costs nothing; large ones ask for huge pages.
+// Buffer: owned host memory, aligned to cache lines, not initialised. The kernel allocates a page at its
+// first touch, so unused parts cost nothing. Large buffers ask for huge pages.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ namespace fathom {
 
 template <class T>
 class Buffer {
-  static_assert(std::is_trivial_v<T>, "nobody runs constructors here");
+  static_assert(std::is_trivial_v<T>, "constructors do not run");
 
  public:
   Buffer() = default;
@@ -36,7 +36,7 @@ class Buffer {
   T* data() const { return data_.get(); }
   int64_t size() const { return size_; }
   View<T, 1> view() const { return View<T, 1>(data(), {size_}); }
-  // The first elements in another shape.
+  // A view of the first elements in another shape.
   template <int Rank>
   View<T, Rank> as(const int64_t (&extents)[Rank]) const {
     const View<T, Rank> view(data(), extents);

@@ -44,8 +44,8 @@ std::optional<double> quota_of_group(const fs::path& group) {
   return std::nullopt;
 }
 
-// Where the hierarchy of a line "id:controllers:path" of /proc/self/cgroup is mounted; nothing if it has no
-// CPU quota.
+// The mount points of the hierarchy of a line "id:controllers:path" of /proc/self/cgroup; none if it has no
+// CPU controller.
 std::optional<fs::path> mount_of(const std::string& controllers, const fs::path& cgroups) {
   if (controllers.empty()) return cgroups;  // version 2
   std::istringstream list(controllers);
@@ -57,7 +57,7 @@ std::optional<fs::path> mount_of(const std::string& controllers, const fs::path&
 }  // namespace
 
 std::vector<int> allowed_cpus() {
-  // The kernel refuses a mask smaller than its own, whose size it does not tell.
+  // The kernel refuses a mask smaller than its own, and does not report that size.
   for (int capacity = 1024;; capacity *= 2) {
     std::vector<cpu_set_t> mask(capacity / CPU_SETSIZE);
     const size_t bytes = mask.size() * sizeof(cpu_set_t);
@@ -88,7 +88,7 @@ std::optional<double> cpu_quota(const std::string& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const auto mount = mount_of(line.substr(first + 1, second - first - 1), fs::path(root) / "sys/fs/cgroup");
     if (!mount) continue;
-    // From our group up to the top, which in a container is all there is to see.
+    // From our group up to the root; a container sees only the root.
     for (fs::path group = line.substr(second + 1);; group = group.parent_path()) {
       if (const auto quota = quota_of_group(*mount / group.relative_path()))
         tightest = tightest ? std::min(*tightest, *quota) : *quota;

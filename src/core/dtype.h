@@ -1,5 +1,4 @@
-// The number formats of Fathom: value types for those C++ lacks, and a table of all. Cheap to include:
-// kernels do.
+// Number formats: value types for those that C++ lacks, and a table of all. Cheap to include, in kernels too.
 //
 // Every conversion from float rounds to nearest, ties to even; every conversion to float is exact.
 // Sources: IEEE 754 (binary16), OCP 8-bit Floating Point v1.0 (E4M3, E5M2), OCP Microscaling v1.0 (E2M1,
@@ -13,16 +12,20 @@
 
 namespace fathom {
 
-// Which of a format's largest codes are no numbers, and what a value beyond the largest number becomes.
+// The special codes of a format, and the result of encoding a value beyond its largest number.
 enum class SpecialCodes {
-  ieee,             // infinities and NaNs; too large becomes infinity
-  ieee_saturating,  // the same codes; too large, and infinity too, becomes the largest number
-  nan_only,         // all ones is NaN; too large becomes the largest number
-  none,  // every code is a number; too large becomes the largest number, NaN the largest positive one
+  // Infinities and NaNs; overflow becomes infinity.
+  ieee,
+  // The same codes; overflow, and infinity too, becomes the largest number.
+  ieee_saturating,
+  // All ones is NaN; overflow becomes the largest number.
+  nan_only,
+  // Every code is a number; overflow becomes the largest number, NaN the largest positive one.
+  none,
 };
 
 // A binary floating format of at most 16 bits: sign, exponent (biased by half its range), mantissa.
-// Formats narrower than their byte sit in its low bits.
+// Formats narrower than a byte use its low bits.
 template <int kExponentBits, int kMantissaBits, SpecialCodes kSpecial>
 struct Minifloat {
   static constexpr int kBits = 1 + kExponentBits + kMantissaBits;
@@ -58,7 +61,7 @@ struct Minifloat {
                                                                               : kMagnitude;
   static constexpr uint32_t kOverflow  = kSpecial == SpecialCodes::ieee ? kInfinity : kMaxCode;
 
-  // The bits of the float that a code without its sign stands for.
+  // The float's bits for a code without its sign.
   FATHOM_HD static constexpr uint32_t decode_magnitude(uint32_t code) {
     if constexpr (kExponentBits == 8) return code << kShift;  // the upper part of a float
     if (kIeee && code >= kInfinity) return 0x7f800000 | (code - kInfinity) << kShift;
@@ -70,18 +73,19 @@ struct Minifloat {
                               static_cast<float>(code) * kStep);  // subnormal here, normal as a float
   }
 
-  // Written without branches on the value, so that loops over it vectorise.
+  // Without branches on the value, so that loops over it vectorise.
   FATHOM_HD static constexpr Bits encode(float value) {
     const uint32_t word      = __builtin_bit_cast(uint32_t, value);
     const uint32_t sign      = word >> 31 << (kBits - 1);
     const uint32_t magnitude = word & 0x7fffffff;
 
-    // magnitude = significand * 2^(exponent - 150). Our step at that exponent drops `shift` bits of the
-    // significand, more of them below our smallest normal; from 25 on the result is zero whatever the number.
+    // magnitude = significand * 2^(exponent - 150). Rounding to this format drops `shift` bits of the
+    // significand, more of them below the format's smallest normal; with 25 or more the result is always
+    // zero.
     const int field            = static_cast<int>(magnitude >> 23);
     const uint32_t significand = (magnitude & 0x7fffff) | (field == 0 ? 0u : 0x800000u);
     const int exponent         = field == 0 ? 1 : field;
-    constexpr int kMinExponent = 128 - kBias;  // of our smallest normal, biased as a float's
+    constexpr int kMinExponent = 128 - kBias;  // of the format's smallest normal, with a float's bias
     const int missing          = exponent < kMinExponent ? kMinExponent - exponent : 0;
     const int shift            = kShift + missing > 25 ? 25 : kShift + missing;
     const uint32_t half        = (1u << (shift - 1)) - 1 + (significand >> shift & 1);
@@ -96,7 +100,7 @@ struct Minifloat {
     return static_cast<Bits>(is_nan ? encode_nan(sign, magnitude) : finite);
   }
 
-  // A quiet NaN with the sign and the upper payload bits, as far as the format has room.
+  // A quiet NaN with the sign and as many upper payload bits as the format holds.
   FATHOM_HD static constexpr uint32_t encode_nan(uint32_t sign, uint32_t magnitude) {
     if constexpr (kSpecial == SpecialCodes::none) return kMaxCode;
     if constexpr (kSpecial == SpecialCodes::nan_only) return sign | kMagnitude;
@@ -110,9 +114,9 @@ using fp8_e5m2 = Minifloat<5, 2, SpecialCodes::ieee_saturating>;
 using fp8_e4m3 = Minifloat<4, 3, SpecialCodes::nan_only>;
 using fp4_e2m1 = Minifloat<2, 1, SpecialCodes::none>;
 
-// A power of two, 2^(bits - 127), bits 255 is NaN: the scale of an MX block. Unlike the other formats it
-// rounds towards zero, to 2^floor(log2(value)), and saturates at both ends; zero becomes the smallest, a
-// negative value NaN.
+// The scale of an MX block: a power of two, 2^(bits - 127); bits 255 is NaN. Unlike the other formats it
+// rounds towards zero, to 2^floor(log2(value)), and saturates at both ends. Zero becomes the smallest power,
+// a negative value NaN.
 struct e8m0 {
   uint8_t bits;
 
@@ -159,8 +163,8 @@ enum class DType : uint8_t {
 struct DTypeTraits {
   const char* name;
   int bits;
-  double round_off;  // unit round-off u: the largest relative error of rounding a number of the normal range;
-                     // 0 if exact
+  // Unit round-off u: the largest relative error of rounding in the normal range; 0 for integers.
+  double round_off;
 };
 
 // In the order of DType.
@@ -173,7 +177,7 @@ inline constexpr DTypeTraits kDTypes[] = {
 
 constexpr const DTypeTraits& traits(DType type) { return kDTypes[static_cast<int>(type)]; }
 
-// dtype_of<T>: the DType of a C++ type, const or not; anything else does not compile.
+// dtype_of<T>: the DType of a C++ type, const or not. Other types do not compile.
 template <class T>
 struct HasNoDType;
 template <class T>

@@ -15,13 +15,13 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// What the standards say, in words of their own: widths, bias, largest number, and what lies beyond it.
+// The formats as the standards define them: widths, bias, largest number, and the result of overflow.
 struct Format {
   int exponent_bits, mantissa_bits, bias;
   bool infinities;    // top exponent: infinity and NaNs
   bool nan_all_ones;  // else only the code of all ones is NaN
   double largest;     // as printed in the standard
-  double beyond;      // what rounds to a value above `largest` becomes
+  double beyond;      // the result of overflow
   double smallest;    // the smallest subnormal
 };
 
@@ -76,7 +76,7 @@ std::vector<double> positive_numbers() {
   return values;
 }
 
-// Nearest by distance over all numbers of the format, ties to the even code. Independent of any bit trick.
+// The nearest number of the format by exhaustive search, ties to the even code.
 template <class T>
 double nearest(const std::vector<double>& numbers, float x) {
   const Format f         = format_of<T>();
@@ -162,7 +162,7 @@ TYPED_TEST(MinifloatTest, OverflowsAsItsStandardSays) {
 
 TYPED_TEST(MinifloatTest, KeepsNanWhereTheFormatHasOne) {
   const bool has_nan = format_of<TypeParam>().infinities || format_of<TypeParam>().nan_all_ones;
-  // Payloads that would vanish if only the upper bits were kept, and signalling NaNs.
+  // Payloads in the lower bits only, and signalling NaNs.
   for (const uint32_t word : {0x7fc00000u, 0x7f800001u, 0x7fffffffu, 0xffc00000u, 0xff800001u}) {
     const float got = static_cast<float>(TypeParam(__builtin_bit_cast(float, word)));
     if (has_nan)

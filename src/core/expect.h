@@ -1,7 +1,8 @@
-// Contracts: what a caller must have made true. Always on, on the host; the text names the thing and the
-// remedy.
+// Contracts: preconditions that callers must meet. Always checked, on the host; the message names the value
+// and the remedy.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -14,13 +15,19 @@ class ContractError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// Thrown when the machine failed us (a system call, an allocation): expression, file, line and errno's text.
+// Thrown when a system call or another call to the machine fails: expression, file, line and errno's text.
 class SystemError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Thrown when a device is of no more use to this process: after it, every call to it fails.
+// Thrown when an allocation exceeds the free memory.
+class NotEnoughMemory : public std::runtime_error {
+ public:
+  NotEnoughMemory(int64_t bytes_wanted, int64_t bytes_available);
+};
+
+// Thrown when a GPU's context is lost: every later call to it in this process fails.
 class DeviceLost : public SystemError {
  public:
   using SystemError::SystemError;

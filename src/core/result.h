@@ -1,4 +1,4 @@
-// Result<T>: a value, or the reason the world said no. The names are std::expected's, which C++20 lacks.
+// Result<T>: a value, or an error that the caller may expect. Names as in std::expected, which C++20 lacks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace fathom {
 
-// One sentence for a person: what was wrong, where, and what to do.
+// One sentence for the user: what was wrong, where, and what to do.
 struct Error {
   std::string message;
 };
@@ -21,8 +21,7 @@ class [[nodiscard]] Result {
   bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
 
-  // Precondition: has_value(). std::get throws std::bad_variant_access otherwise, so a mistake is never
-  // silent.
+  // Precondition: has_value(); otherwise std::get throws std::bad_variant_access.
   T& value() & { return std::get<0>(state_); }
   const T& value() const& { return std::get<0>(state_); }
   T&& value() && { return std::get<0>(std::move(state_)); }

@@ -13,14 +13,13 @@
 #include "core/expect.h"
 
 // Compiled with -O3 -ffp-contract=off -fno-math-errno (CMakeLists.txt): the loops below vectorise, and no
-// machine fuses a multiplication into an addition that another rounds.
+// machine fuses a multiply-add, so all machines round alike.
 
 namespace fathom {
 namespace {
 
-// One group is 16 consecutive counters side by side, word-major: lanes first, so that loops over lanes are
-// vectors and stores are contiguous. Element i of a fill of 32-bit draws is word i / 16 % 4 of counter i / 64
-// * 16 + i % 16.
+// A group is 16 consecutive counters, word-major: loops over the counters (lanes) vectorise, and stores are
+// contiguous. Element i of a fill of 32-bit draws is word i / 16 % 4 of counter i / 64 * 16 + i % 16.
 constexpr int kLanes = 16;
 constexpr int kWords = 4 * kLanes;
 
@@ -28,7 +27,7 @@ struct Group {
   alignas(64) uint32_t word[4][kLanes];
 };
 
-// What a counter's upper half says it is for, so that the uses of a seed never share bits by accident.
+// The upper half of a counter: keeps the uses of a seed apart, so that they never share bits.
 enum class Use : uint32_t { fill = 0, permutation = 1 };
 
 PhiloxKey key_of(uint64_t seed) { return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}; }
@@ -48,8 +47,8 @@ inline uint64_t pair_of(const Group& g, int p, int l) {
   return static_cast<uint64_t>(g.word[2 * p + 1][l]) << 32 | g.word[2 * p][l];
 }
 
-// 2^-24 k and 2^-52 k, below 1. No instruction of AVX2 turns 64-bit integers into doubles, hence the second's
-// detour.
+// 2^-24 k and 2^-52 k, below 1. AVX2 cannot convert 64-bit integers to double, so the second sets
+// the mantissa of 1.0 and subtracts 1.
 inline float unit_float(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
@@ -107,7 +106,7 @@ inline void box_muller(Real u, uint32_t quadrant, Real x, Real& first, Real& sec
   second            = radius * (quadrant & 2 ? -b : b);
 }
 
-// What turns a group into elements: kElements of type Element at a time.
+// Makes the elements of a group: kElements of type Element at a time.
 template <class Real>
 struct MakeUniform {
   using Element                  = Real;
@@ -174,8 +173,7 @@ struct MakeIntegers {
   }
 };
 
-// Each group is made whole in a buffer, which stays in the first cache, and its elements wanted are rounded
-// to T.
+// Makes each group in a buffer that stays in L1, then rounds the wanted elements to T.
 template <class T, class Make>
 inline void fill_groups(T* out, int64_t n, uint64_t seed, int64_t first, Make make) {
   constexpr int64_t kElements = Make::kElements;
@@ -187,7 +185,7 @@ inline void fill_groups(T* out, int64_t n, uint64_t seed, int64_t first, Make ma
     const int64_t count = std::min(kElements - skip, n - done);
     draw(g, seed, static_cast<uint64_t>(group));
     make(g, made);
-    if (count == kElements) {  // the same loop with a length that is known
+    if (count == kElements) {  // the same loop with a constant length
       for (int64_t i = 0; i < kElements; ++i) out[done + i] = T(made[i]);
     } else {
       for (int64_t i = 0; i < count; ++i) out[done + i] = T(made[skip + i]);
@@ -196,8 +194,8 @@ inline void fill_groups(T* out, int64_t n, uint64_t seed, int64_t first, Make ma
   }
 }
 
-// The same loop compiled twice. Function multi-versioning by the compiler would do, but its resolvers run
-// before a sanitizer's run-time is ready.
+// The loop compiled twice. The compiler's function multi-versioning would do, but its resolvers run before a
+// sanitizer's runtime is ready.
 template <class T, class Make>
 [[gnu::flatten, gnu::noinline]] void fill_portable(T* out, int64_t n, uint64_t seed, int64_t first,
                                                    Make make) {

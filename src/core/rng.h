@@ -1,5 +1,5 @@
-// Random numbers that depend on nothing but a seed and a position, so that any piece of a fill can be made
-// anywhere, in any order, on any machine, with the same bits.
+// Counter-based random numbers: they depend on a seed and a position alone, so any piece of a fill can be
+// made in any order, on any thread and machine, with the same bits.
 //
 // Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
@@ -26,21 +26,20 @@ constexpr PhiloxCounter philox(PhiloxCounter c, PhiloxKey key) {
   return c;
 }
 
-// Every fill writes out[0, n) with elements first .. first + n of the sequence of that seed: filling in
-// pieces gives the same numbers as filling at once. Different fills of one seed use the same random bits:
-// give each array its own seed.
+// Every fill writes elements first .. first + n of the seed's sequence to out[0, n): filling in pieces gives
+// the same numbers as filling at once. Fills of one seed share random bits: give each array its own seed.
 
 // Uniform in [lo, hi), on a grid of 2^24 points (2^52 for double); rounding to T can produce hi itself.
 // T: float, double, bf16, fp16, fp8_e5m2, fp8_e4m3.
 template <class T>
 void fill_uniform(T* out, int64_t n, uint64_t seed, double lo, double hi, int64_t first = 0);
 
-// Normal (Box-Muller); magnitudes end at 6.7 standard deviations for float and narrower types, at 8.6 for
-// double. The same T.
+// Normal (Box-Muller), for the same T. Magnitudes reach 6.7 standard deviations for float and narrower
+// types, 8.6 for double.
 template <class T>
 void fill_normal(T* out, int64_t n, uint64_t seed, double mean, double deviation, int64_t first = 0);
 
-// Uniform integers in [lo, hi), lo < hi; the probability of one is off by at most 2^-64.
+// Uniform integers in [lo, hi), lo < hi. Each probability is off by at most 2^-64.
 // T: int8_t, uint8_t, int32_t, uint32_t, int64_t.
 template <class T>
 void fill_integers(T* out, int64_t n, uint64_t seed, int64_t lo, int64_t hi, int64_t first = 0);

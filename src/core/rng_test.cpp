@@ -38,7 +38,7 @@ uint64_t draw64(uint64_t seed, uint64_t i) {
   return static_cast<uint64_t>(draw32(seed, low + 16)) << 32 | draw32(seed, low);
 }
 
-// Positions worth a look: the start, group edges, where the counter leaves 32 bits, and far away.
+// Positions to test: the start, group edges, the overflow of 32-bit counters, and far away.
 constexpr int64_t kFirsts[] = {0, 1, 31, 63, 64, 65, (int64_t{1} << 34) - 100, int64_t{1} << 40};
 
 TEST(Rng, UniformIsTheScalarDefinition) {

@@ -35,7 +35,7 @@ int await_change(const std::atomic<int>& word, int old, int spins) {
 ThreadPool::ThreadPool(const Options& options) {
   const auto& [threads, cpus] = options;
   FATHOM_EXPECT(threads >= 1, fmt::format("a pool of {} threads: the caller alone makes 1", threads));
-  // Room to spin is what the workers may run on: the given CPUs or the caller's mask.
+  // Workers spin only if each has a CPU: of the given CPUs or of the caller's mask.
   spins_ = threads <= (cpus.empty() ? host_threads() : static_cast<int>(cpus.size())) ? kSpins : 0;
   try {
     if (!cpus.empty()) {
@@ -46,7 +46,7 @@ ThreadPool::ThreadPool(const Options& options) {
     }
     for (int worker = 1; worker < threads; ++worker)
       workers_.emplace_back([this, worker, cpu = cpus.empty() ? -1 : cpus[worker % cpus.size()]] {
-        if (cpu >= 0) pin_this_thread(cpu);  // cannot fail: the caller has tried it
+        if (cpu >= 0) pin_this_thread(cpu);  // cannot fail: the caller did the same
         serve(worker);
       });
   } catch (...) {
@@ -66,7 +66,7 @@ void ThreadPool::end() {
   std::vector<cpu_set_t> mask(caller_cpus_.back() / CPU_SETSIZE + 1);
   const size_t bytes = mask.size() * sizeof(cpu_set_t);
   for (const int cpu : caller_cpus_) CPU_SET_S(cpu, bytes, mask.data());
-  (void)sched_setaffinity(caller_, bytes, mask.data());  // the thread may be gone: nobody to tell
+  (void)sched_setaffinity(caller_, bytes, mask.data());  // fails if the thread has ended
 }
 
 void ThreadPool::run_section(Section section, void* function) {

@@ -128,7 +128,7 @@ std::string states_of_other_threads() {
 TEST(ThreadPool, SleepsWhenIdle) {
   ThreadPool pool(host_threads());
   pool.run([](int) {});  // every worker has started
-  // Spinning ends by itself; the deadline is for the case that it does not.
+  // Workers stop spinning by themselves; the deadline catches those that do not.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto asleep   = [&] {
     const std::string states = states_of_other_threads();
@@ -140,7 +140,7 @@ TEST(ThreadPool, SleepsWhenIdle) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   std::atomic<int> calls{0};
-  pool.run([&](int) { ++calls; });  // and wakes
+  pool.run([&](int) { ++calls; });  // workers wake up
   EXPECT_EQ(calls, pool.threads());
 }
 

@@ -1,5 +1,5 @@
-// View<T, Rank>: pointer, extents and strides of an array that lives elsewhere. Trivially copyable, so it
-// travels by value into a kernel. The words are mdspan's. Extents and strides count elements, not bytes.
+// View<T, Rank>: a non-owning array: pointer, extents and strides in elements. Trivially copyable, so it is
+// passed to kernels by value. Names as in std::mdspan.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class View {
     }
   }
 
-  // Mutable converts to const, never back.
+  // Converts a mutable view to a const one.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   FATHOM_HD constexpr View(const View<U, Rank>& other) : data_(other.data()) {
     for (int r = 0; r < Rank; ++r) {

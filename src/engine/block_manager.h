@@ -1,9 +1,9 @@
-// Which pages hold the keys and values of which sequence, for both kinds of layers: those that see all, and
-// those that see a window back and keep no more than that.
+// Allocates the pages of the KV cache to sequences, for both kinds of layers: full attention, and a sliding
+// window, which keeps no more pages than the window needs.
 //
-// A block is the tokens of one page. Blocks are named by a hash of their tokens and all before them, so that
-// equal beginnings are found again. A prefix can be taken over where every kind of layer still holds what the
-// next position reaches: all blocks, or those in the window.
+// A block is the tokens of one page. A block is identified by a hash of its tokens and all tokens before it,
+// so that equal prefixes are found again. A cached prefix can be reused where every kind of layer still holds
+// the pages that the next position attends to: all blocks, or those in the window.
 #pragma once
 
 #include <array>
@@ -17,69 +17,70 @@
 
 namespace fathom::engine {
 
-// The kinds of layers.
-enum Group { kFull, kWindow };
-inline constexpr int kGroups = 2;
+// The kinds of layers; each has a page pool and block tables of its own.
+enum KvKind { kFull, kWindow };
+inline constexpr int kKvKinds = 2;
 
-// The pages of one sequence. Only a BlockManager changes it.
+// The pages of one sequence for one kind of layer, by block. Blocks before `first` were freed and are -1.
+struct BlockTable {
+  std::vector<Page> pages;
+  int64_t first = 0;
+};
+
+// The pages of one sequence. Only a BlockManager changes them.
 struct SequencePages {
-  struct Run {
-    std::vector<Page> pages;  // of each block from the first on; those before `first` are given back
-    int64_t first = 0;
-  };
-  std::array<Run, kGroups> runs;
-  std::vector<PrefixHash> hashes;  // of the blocks that are whole
+  std::array<BlockTable, kKvKinds> block_tables;
+  std::vector<BlockHash> block_hashes;  // of the full blocks
 };
 
 class BlockManager {
  public:
   struct Options {
-    std::array<int64_t, kGroups> pages{};
-    int64_t page_size  = 16;
-    int64_t window     = 0;  // positions that sliding layers see, their own among them
-    bool prefix_cache  = true;
-    bool give_back     = true;  // pages behind the window
-    uint64_t hash_seed = 0;
+    std::array<int64_t, kKvKinds> pages{};
+    int64_t page_size       = 16;  // tokens
+    int64_t window          = 0;   // positions that sliding layers attend to, the query's own included
+    bool prefix_cache       = true;
+    bool free_out_of_window = true;
+    uint64_t hash_seed      = 0;
   };
   explicit BlockManager(const Options& options);
 
-  // The longest known beginning of `tokens` that leaves at least one of them to compute becomes that of
-  // `pages`, which has none yet. Returns how many tokens that is.
-  int64_t adopt(SequencePages& pages, std::span<const model::TokenId> tokens, std::string_view salt);
+  // Assigns the longest cached prefix of `tokens` to `pages`, which must be empty. At least one token is left
+  // to compute. Returns the number of tokens of the prefix.
+  int64_t match_prefix(SequencePages& pages, std::span<const model::TokenId> tokens, std::string_view salt);
 
-  // Pages for positions before `end`, or, where there are too few, none and false.
-  bool reserve(SequencePages& pages, int64_t end);
-  // Whether reserve() would.
-  bool could_reserve(const SequencePages& pages, int64_t end) const;
-  // Up to which position it would.
-  int64_t room(const SequencePages& pages) const;
-  // Whether a sequence could come to `end`, piece by piece, as pages behind its window are given back.
-  bool could_hold(const SequencePages& pages, int64_t end) const;
+  // Allocates pages for positions before `end`. Where too few are free, allocates none and returns false.
+  bool allocate(SequencePages& pages, int64_t end);
+  bool can_allocate(const SequencePages& pages, int64_t end) const;
+  // The largest `end` for which allocate() succeeds.
+  int64_t max_allocatable(const SequencePages& pages) const;
+  // Whether a sequence could reach `end` chunk by chunk, while pages behind its window are freed.
+  bool can_hold(const SequencePages& pages, int64_t end) const;
 
-  // What lies at positions before `computed` is final. Whole blocks of it get their names, and pages behind
-  // the window of position `computed` are given back.
+  // Positions before `computed` are final. Hashes their full blocks for the prefix cache and frees the pages
+  // behind the window of position `computed`.
   void commit(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t computed,
               std::string_view salt);
 
-  // Gives all pages back; `pages` is as new.
-  void release(SequencePages& pages);
+  // Releases all pages and resets `pages`.
+  void free(SequencePages& pages);
 
   int64_t page_size() const { return page_size_; }
   int64_t blocks(int64_t tokens) const { return (tokens + page_size_ - 1) / page_size_; }
-  const PagePool& pool(Group group) const { return pools_[group]; }
+  const PagePool& pool(KvKind kind) const { return pools_[kind]; }
   int64_t pages() const { return pools_[kFull].pages() + pools_[kWindow].pages(); }
   int64_t pages_in_use() const;
 
  private:
   void hash(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t blocks,
             std::string_view salt) const;
-  // How many of the blocks before block b the group must hold for a sequence that goes on at b.
-  int64_t reach(int group, int64_t b) const;
+  // How many of the blocks before block b a sequence that continues at b attends to.
+  int64_t reach(int kind, int64_t b) const;
 
   int64_t page_size_, window_;
-  bool prefix_cache_, give_back_;
+  bool prefix_cache_, free_out_of_window_;
   uint64_t hash_seed_;
-  std::array<PagePool, kGroups> pools_;
+  std::array<PagePool, kKvKinds> pools_;
 };
 
 }  // namespace fathom::engine

@@ -1,8 +1,10 @@
-// What an engine may use, and which of its features are on.
+// Configuration of an engine: resources and features.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+
+#include "cuda/device_id.h"
 
 namespace fathom::engine {
 
@@ -10,60 +12,62 @@ inline constexpr int64_t kGpuPageSize = 64;  // tokens
 
 struct EngineConfig {
   int threads           = 0;      // 0: one for each CPU that this process may use
-  int64_t max_context   = 4096;   // tokens of a sequence, prompt and answer
-  int64_t max_sequences = 64;     // running at once
-  int64_t kv_tokens     = 32768;  // tokens whose keys and values fit, of all sequences together
+  int64_t max_context   = 4096;   // tokens of a sequence, prompt and output (vLLM: max_model_len)
+  int64_t max_sequences = 64;     // running at once (vLLM: max_num_seqs)
+  int64_t kv_tokens     = 32768;  // tokens that the KV cache holds, of all sequences together
   int64_t page_size     = 16;     // tokens
-  int64_t step_tokens   = 512;    // rows of a step, at most; more where prompts are not cut
+  // Tokens of a step, at most; more where prompts are not chunked (vLLM: max_num_batched_tokens).
+  int64_t step_tokens = 512;
 
-  // How keys and values are kept: in fp32 on CPUs, in bf16 on a GPU, or there in FP8, 1.88 times the tokens
-  // in the same memory.
+  // Type of the KV cache. automatic: fp32 on CPUs, bf16 on a GPU. fp8 (GPU only) holds 1.88 times the tokens
+  // of bf16 in the same memory.
   enum class KvDtype { automatic, bf16, fp8 };
   KvDtype kv_dtype = KvDtype::automatic;
 
-  bool gpu          = false;  // runs on this process's GPU, where kv_tokens = 0 is all that fits
-  double gpu_memory = 0.9;    // share of the GPU's memory that may be in use, all in all
+  bool gpu          = false;  // run on the GPU `device`; kv_tokens = 0 then means all that fits
+  DeviceId device   = {};     // holds weights, KV cache, stream and graphs
+  double gpu_memory = 0.9;    // share of the GPU's memory in use, at most, other processes included
 
-  // Requests beyond these are refused: waiting ones, and the tokens of their prompts.
+  // Limits of the waiting queue: requests, and tokens of their prompts. Requests beyond are refused.
   int64_t max_queued_requests = 512, max_queued_tokens = int64_t{1} << 20;
 
-  // Requests join and leave at every step. Off: batches of static_batch in order of arrival; whoever has
-  // finished is left out of the steps that follow, and nobody joins before all have.
+  // Requests join and leave the batch at every step. Off: batches of static_batch requests in order of
+  // arrival. Finished ones are left out of later steps; no request joins before the whole batch has finished.
   bool continuous_batching = true;
   int64_t static_batch     = 8;
-  // Pages are taken when they are needed, and those behind a window given back. Off: a request takes the
-  // pages of a whole context when it starts.
+  // Pages are allocated when they are needed, and freed behind the window. Off: a request allocates the pages
+  // of a whole context when it starts.
   bool paged_kv = true;
-  // What requests have in common at their beginning is computed once, as long as its pages last.
+  // Reuses cached pages of common prefixes.
   bool prefix_cache = true;
-  // Prompts are read in pieces that fit in a step, beside everybody's next token. Off: whole.
+  // Computes prompts in chunks that fit in a step, beside the decodes. Off: a prompt in one step.
   bool chunked_prefill = true;
-  // The next step is scheduled while this one runs.
+  // Schedules the next step while a step is in flight.
   bool async_scheduling = true;
-  // How steps without prompts are launched on a GPU.
-  enum class Graphs {
-    none,    // every kernel by itself
-    pieces,  // what lies between two attentions from a graph for the number of rows; attention by itself
-    whole,   // the step from one graph, for the number of rows and how far back attention reaches
+  // How decode steps are launched on a GPU.
+  enum class CudaGraphMode {
+    none,       // kernel by kernel
+    piecewise,  // a graph for each region between two attentions, by number of rows; attention by itself
+    full,       // one graph for the step, by number of rows and of pages that attention reaches
   };
-  Graphs graphs = Graphs::whole;
-  // Rows are rounded up to few numbers with rows of padding, and there is a graph for each before the first
-  // request comes. Off: a graph for each number of rows, made when it first comes.
+  CudaGraphMode cudagraph_mode = CudaGraphMode::full;
+  // Pads the rows of decode steps to a few bucket sizes, whose graphs are captured at start. Off: a graph for
+  // each number of rows, captured when it first occurs.
   bool graph_buckets = true;
-  // A sequence's numbers, and so its greedy answer, depend on nothing but the sequence: not on who else is in
-  // its steps, nor on how its prompt was cut, cached or computed anew. On CPUs that is so anyway; on a GPU it
-  // costs, since one kernel and one order of sums must then do for all numbers of rows.
+  // A sequence's logits, and so its greedy output, depend on the sequence alone: not on the other sequences
+  // of its steps, nor on how its prompt was chunked, cached or recomputed. Always so on CPUs. On a GPU it
+  // costs speed, because one kernel with one order of summation must serve every number of rows.
   bool batch_invariant = false;
-  // Tokens drafted from what the sequence has said before, and verified all in one step; 0: none. The answer
-  // is the same. Drafts need the last token, so steps are then scheduled one after the other.
+  // Length of drafts by prompt lookup (ngram_proposer.h), verified in one step; 0: none. The output is the
+  // same. Drafts need the last token, so they turn async scheduling off.
   int64_t draft_tokens = 0;
-  // Drafting pauses while more sequences than this run: their steps are no longer bound by memory.
+  // Drafts only while at most this many sequences run: larger decode steps are not bound by memory.
   int64_t draft_sequences = 4;
 
-  // Hears how many bytes of weights of how many have gone to the GPU.
+  // Called while weights are copied to the GPU: bytes done, bytes in total.
   std::function<void(int64_t done, int64_t total)> loading = {};
 
-  // On this process's GPU, with sizes that suit one.
+  // Defaults for this process's GPU.
   static EngineConfig on_gpu() {
     EngineConfig config;
     config.gpu           = true;
@@ -73,17 +77,17 @@ struct EngineConfig {
     config.step_tokens   = 8192;
     return config;
   }
-  // The same sizes, all features off.
+  // The same sizes with all features off.
   EngineConfig plain() const {
     EngineConfig config        = *this;
     config.continuous_batching = config.paged_kv = config.prefix_cache = false;
     config.chunked_prefill = config.async_scheduling = false;
 
-    config.graphs       = Graphs::none;
-    config.draft_tokens = 0;
+    config.cudagraph_mode = CudaGraphMode::none;
+    config.draft_tokens   = 0;
     return config;
   }
-  // An honest plain engine, to compare with.
+  // The baseline that each feature is compared with.
   static EngineConfig baseline() { return EngineConfig().plain(); }
 };
 

@@ -1,4 +1,4 @@
-// Which tokens may come next in one sequence: a grammar, say, that follows the output token by token.
+// Restricts the next token of one sequence, for example to a grammar (grammar/grammar_constraint.h).
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@ namespace fathom::engine {
 class Constraint {
  public:
   virtual ~Constraint() = default;
-  // Another one that is as far as this one: for the next of several answers to one request.
+  // A copy in the same state, for another answer to the same request.
   virtual std::unique_ptr<Constraint> clone() const = 0;
-  // Sets the logits [V] of tokens that may not come next to -infinity; leaves at least one that may.
-  virtual void restrict(std::span<float> logits) = 0;
-  // `id` came next.
-  virtual void accept(model::TokenId id) = 0;
+  // Sets the logits [V] of disallowed tokens to -infinity. At least one token stays allowed.
+  virtual void mask_logits(std::span<float> logits) = 0;
+  // `id` was sampled.
+  virtual void accept_token(model::TokenId id) = 0;
 };
 
 }  // namespace fathom::engine

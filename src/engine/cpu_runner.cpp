@@ -9,7 +9,7 @@
 
 #include "core/cpus.h"
 #include "core/expect.h"
-#include "engine/row_choice.h"
+#include "engine/draft_verification.h"
 #include "model/ops.h"
 
 namespace fathom::engine {
@@ -17,7 +17,7 @@ namespace {
 
 using model::TokenId;
 
-constexpr int64_t kLogitRows = 64;  // made together, at most: 51 MB at gpt-oss's vocabulary
+constexpr int64_t kLogitRows = 64;  // computed at once: 51 MB at gpt-oss's vocabulary
 
 double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -26,16 +26,16 @@ double seconds_since(TimePoint start) {
 }  // namespace
 
 CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                     const std::array<int64_t, kGroups>& pages)
+                     const std::array<int64_t, kKvKinds>& pages)
     : vocab_size_(checkpoint.config.vocab_size),
       max_rows_(std::max({config.step_tokens, config.draft_tokens + 1})),
-      logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
+      max_logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
       page_size_(config.page_size),
       threads_(config.threads > 0 ? config.threads : host_threads()),
-      model_(checkpoint.config, checkpoint.weights, model::cpu_ops(), max_rows_, logit_rows_, threads_),
+      model_(checkpoint.config, checkpoint.weights, model::cpu_ops(), max_rows_, max_logit_rows_, threads_),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),
-      logits_(logit_rows_ * vocab_size_) {
+      logits_(max_logit_rows_ * vocab_size_) {
   for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
     for (const auto& half :
          {kv_.layer(static_cast<int64_t>(l)).keys, kv_.layer(static_cast<int64_t>(l)).values})
@@ -56,7 +56,7 @@ CpuRunner::~CpuRunner() {
   worker_.join();
 }
 
-std::string CpuRunner::where() const {
+std::string CpuRunner::device_name() const {
   return fmt::format("{} thread{}", threads_.threads(), threads_.threads() == 1 ? "" : "s");
 }
 
@@ -66,39 +66,44 @@ void CpuRunner::work() {
     changed_.wait(lock, [&] { return state_ == State::launched || state_ == State::ending; });
     if (state_ == State::ending) return;
     lock.unlock();
-    run();
+    run_step();
     lock.lock();
     state_ = State::done;
     changed_.notify_all();
   }
 }
 
-void CpuRunner::launch(const StepPlan& plan) {
-  FATHOM_EXPECT(state_ == State::idle && !plan.empty(), "one step at a time, and something in it");
-  plan_ = &plan;
-  tokens_.clear(), positions_.clear(), row_of_entry_.clear();
-  outputs_.assign(plan.entries.size(), {});
-  columns_ = 0;
-  for (const StepEntry& entry : plan.entries)
-    columns_ = std::max(columns_, (entry.first + entry.rows + page_size_ - 1) / page_size_);
-  for (auto& table : tables_) table.resize(plan.entries.size() * static_cast<size_t>(columns_));
+void CpuRunner::execute_model(const SchedulerOutput& step) {
+  FATHOM_EXPECT(state_ == State::idle && !step.empty(), "one step at a time, and something in it");
+  step_ = &step;
+  tokens_.clear(), positions_.clear(), first_row_of_sequence_.clear();
+  outputs_.assign(step.sequences.size(), {});
+  pages_per_sequence_ = 0;
+  for (const ScheduledSequence& scheduled : step.sequences)
+    pages_per_sequence_ =
+        std::max(pages_per_sequence_, (scheduled.first + scheduled.rows + page_size_ - 1) / page_size_);
+  for (auto& table : block_tables_)
+    table.resize(step.sequences.size() * static_cast<size_t>(pages_per_sequence_));
 
-  for (size_t e = 0; e < plan.entries.size(); ++e) {
-    const StepEntry& entry = plan.entries[e];
-    row_of_entry_.push_back(static_cast<int64_t>(tokens_.size()));
-    const auto own   = entry.rows - static_cast<int64_t>(entry.drafts.size());
-    const auto& from = entry.sequence->tokens;
-    FATHOM_EXPECT(entry.first + own <= entry.sequence->known(), "a row's token is not known yet");
-    tokens_.insert(tokens_.end(), from.begin() + entry.first, from.begin() + entry.first + own);
-    tokens_.insert(tokens_.end(), entry.drafts.begin(), entry.drafts.end());
-    for (int64_t r = 0; r < entry.rows; ++r) positions_.push_back(static_cast<int32_t>(entry.first + r));
-    for (int group = 0; group < kGroups; ++group) {
-      const auto& pages = entry.sequence->pages.runs[group].pages;
-      const auto count  = std::min(static_cast<int64_t>(pages.size()), columns_);
-      std::copy_n(pages.begin(), count, tables_[group].begin() + static_cast<int64_t>(e) * columns_);
+  for (size_t e = 0; e < step.sequences.size(); ++e) {
+    const ScheduledSequence& scheduled = step.sequences[e];
+    first_row_of_sequence_.push_back(static_cast<int64_t>(tokens_.size()));
+    const auto own   = scheduled.rows - static_cast<int64_t>(scheduled.drafts.size());
+    const auto& from = scheduled.sequence->tokens;
+    FATHOM_EXPECT(scheduled.first + own <= scheduled.sequence->num_tokens(),
+                  "a row's token is not known yet");
+    tokens_.insert(tokens_.end(), from.begin() + scheduled.first, from.begin() + scheduled.first + own);
+    tokens_.insert(tokens_.end(), scheduled.drafts.begin(), scheduled.drafts.end());
+    for (int64_t r = 0; r < scheduled.rows; ++r)
+      positions_.push_back(static_cast<int32_t>(scheduled.first + r));
+    for (int kind = 0; kind < kKvKinds; ++kind) {
+      const auto& pages = scheduled.sequence->pages.block_tables[kind].pages;
+      const auto count  = std::min(static_cast<int64_t>(pages.size()), pages_per_sequence_);
+      std::copy_n(pages.begin(), count,
+                  block_tables_[kind].begin() + static_cast<int64_t>(e) * pages_per_sequence_);
     }
   }
-  row_of_entry_.push_back(static_cast<int64_t>(tokens_.size()));
+  first_row_of_sequence_.push_back(static_cast<int64_t>(tokens_.size()));
 
   {
     const std::lock_guard lock(mutex_);
@@ -107,96 +112,99 @@ void CpuRunner::launch(const StepPlan& plan) {
   changed_.notify_all();
 }
 
-std::vector<StepOutput> CpuRunner::collect(const StepPlan&) {
+std::vector<SequenceOutput> CpuRunner::get_output(const SchedulerOutput&) {
   if (worker_.joinable()) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return state_ == State::done; });
   } else {
-    run();
+    run_step();
   }
   state_ = State::idle;
   return std::move(outputs_);
 }
 
-void CpuRunner::run() {
+void CpuRunner::run_step() {
   try {
-    for (Piece piece = next_piece({}); piece.count > 0; piece = next_piece(piece)) {
+    for (MicroBatch batch = next_micro_batch({}); batch.rows > 0; batch = next_micro_batch(batch)) {
       const TimePoint start = std::chrono::steady_clock::now();
-      forward(piece);
+      forward(batch);
       forward_s_ += seconds_since(start);
-      sample(piece);
+      sample(batch);
     }
   } catch (const std::exception& error) {
-    for (StepOutput& output : outputs_) output = {.error = error.what()};
+    for (SequenceOutput& output : outputs_) output = {.error = error.what()};
   }
 }
 
-// Rows that follow those of `before`, as many as a forward pass takes. Drafts and the row before them stay
-// together.
-CpuRunner::Piece CpuRunner::next_piece(const Piece& before) const {
+// The rows after those of `before`, as many as a forward pass takes. A sequence with drafts is not split.
+CpuRunner::MicroBatch CpuRunner::next_micro_batch(const MicroBatch& before) const {
   const auto rows = static_cast<int64_t>(tokens_.size());
-  Piece piece{.first = before.first + before.count, .entry = before.entry};
-  while (piece.entry < plan_->entries.size() && row_of_entry_[piece.entry + 1] <= piece.first) ++piece.entry;
-  int64_t end = std::min(rows, piece.first + max_rows_);
-  for (size_t e = piece.entry; e < plan_->entries.size() && row_of_entry_[e] < end; ++e) {
-    if (!plan_->entries[e].drafts.empty() && row_of_entry_[e + 1] > end) {
-      end = row_of_entry_[e];
+  MicroBatch batch{.first_row = before.first_row + before.rows, .first_sequence = before.first_sequence};
+  while (batch.first_sequence < step_->sequences.size() &&
+         first_row_of_sequence_[batch.first_sequence + 1] <= batch.first_row)
+    ++batch.first_sequence;
+  int64_t end = std::min(rows, batch.first_row + max_rows_);
+  for (size_t e = batch.first_sequence; e < step_->sequences.size() && first_row_of_sequence_[e] < end; ++e) {
+    if (!step_->sequences[e].drafts.empty() && first_row_of_sequence_[e + 1] > end) {
+      end = first_row_of_sequence_[e];
       break;
     }
-    ++piece.entries;
+    ++batch.sequences;
   }
-  piece.count = end - piece.first;
-  return piece;
+  batch.rows = end - batch.first_row;
+  return batch;
 }
 
-void CpuRunner::forward(const Piece& piece) {
+void CpuRunner::forward(const MicroBatch& batch) {
   first_row_.assign(1, 0);
-  for (int64_t e = 0; e < piece.entries; ++e) {
-    const int64_t end = row_of_entry_[piece.entry + static_cast<size_t>(e) + 1];
-    first_row_.push_back(static_cast<int32_t>(std::min(end, piece.first + piece.count) - piece.first));
+  for (int64_t e = 0; e < batch.sequences; ++e) {
+    const int64_t end = first_row_of_sequence_[batch.first_sequence + static_cast<size_t>(e) + 1];
+    first_row_.push_back(static_cast<int32_t>(std::min(end, batch.first_row + batch.rows) - batch.first_row));
   }
-  const auto table = [&](Group group) {
-    return View<const int32_t, 2>(tables_[group].data() + static_cast<int64_t>(piece.entry) * columns_,
-                                  {piece.entries, columns_});
+  const auto table = [&](KvKind kind) {
+    return View<const int32_t, 2>(
+        block_tables_[kind].data() + static_cast<int64_t>(batch.first_sequence) * pages_per_sequence_,
+        {batch.sequences, pages_per_sequence_});
   };
   model_.forward(
-      {.tokens       = View<const int32_t, 1>(tokens_.data() + piece.first, {piece.count}),
-       .rows         = {.first_row = View<const int32_t, 1>(first_row_.data(), {piece.entries + 1}),
-                        .positions = View<const int32_t, 1>(positions_.data() + piece.first, {piece.count}),
+      {.tokens       = View<const int32_t, 1>(tokens_.data() + batch.first_row, {batch.rows}),
+       .rows         = {.first_row = View<const int32_t, 1>(first_row_.data(), {batch.sequences + 1}),
+                        .positions = View<const int32_t, 1>(positions_.data() + batch.first_row, {batch.rows}),
                         .pages     = table(kFull)},
        .window_pages = table(kWindow)},
       kv_);
 }
 
-void CpuRunner::sample(const Piece& piece) {
-  std::vector<RowsToChoose> asking;
+void CpuRunner::sample(const MicroBatch& micro) {
+  std::vector<SequenceLogits> batch;
   std::vector<int32_t> rows;
-  const auto answer = [&] {
+  const auto flush = [&] {
     const auto R    = static_cast<int64_t>(rows.size());
     TimePoint start = std::chrono::steady_clock::now();
     model_.logits(View<const int32_t, 1>(rows.data(), {R}), logits_.as({R, vocab_size_}));
     forward_s_ += seconds_since(start);
     start = std::chrono::steady_clock::now();
-    choose_from_rows(asking, vocab_size_, threads_, samplers_);
+    sample_and_verify(batch, vocab_size_, threads_, samplers_);
     sample_s_ += seconds_since(start);
-    asking.clear(), rows.clear();
+    batch.clear(), rows.clear();
   };
-  for (size_t e = piece.entry; e < piece.entry + static_cast<size_t>(piece.entries); ++e) {
-    const StepEntry& entry = plan_->entries[e];
-    const int64_t last     = row_of_entry_[e + 1] - piece.first;  // one past
-    if (!entry.samples || last > piece.count) continue;
-    const int64_t wanted = 1 + static_cast<int64_t>(entry.drafts.size());
-    if (static_cast<int64_t>(rows.size()) + wanted > logit_rows_) answer();
-    asking.push_back({.entry  = &entry,
-                      .logits = logits_.data() + static_cast<int64_t>(rows.size()) * vocab_size_,
-                      .output = &outputs_[e]});
-    for (int64_t r = last - wanted; r < last; ++r) rows.push_back(static_cast<int32_t>(r));
+  for (size_t e = micro.first_sequence; e < micro.first_sequence + static_cast<size_t>(micro.sequences);
+       ++e) {
+    const ScheduledSequence& scheduled = step_->sequences[e];
+    const int64_t end                  = first_row_of_sequence_[e + 1] - micro.first_row;
+    if (!scheduled.samples || end > micro.rows) continue;
+    const int64_t sampled_rows = 1 + static_cast<int64_t>(scheduled.drafts.size());
+    if (static_cast<int64_t>(rows.size()) + sampled_rows > max_logit_rows_) flush();
+    batch.push_back({.scheduled = &scheduled,
+                     .logits    = logits_.data() + static_cast<int64_t>(rows.size()) * vocab_size_,
+                     .output    = &outputs_[e]});
+    for (int64_t r = end - sampled_rows; r < end; ++r) rows.push_back(static_cast<int32_t>(r));
   }
-  if (!asking.empty()) answer();
+  if (!batch.empty()) flush();
 }
 
 std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                                             const std::array<int64_t, kGroups>& pages) {
+                                             const std::array<int64_t, kKvKinds>& pages) {
   return std::make_unique<CpuRunner>(checkpoint, config, pages);
 }
 

@@ -1,4 +1,4 @@
-// Runs steps on this machine's CPUs.
+// Runs steps on the CPUs of this machine.
 #pragma once
 
 #include <array>
@@ -24,51 +24,52 @@ namespace fathom::engine {
 class CpuRunner final : public ModelRunner {
  public:
   CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-            const std::array<int64_t, kGroups>& pages);
+            const std::array<int64_t, kKvKinds>& pages);
   ~CpuRunner() override;
   CpuRunner(const CpuRunner&)            = delete;
   CpuRunner& operator=(const CpuRunner&) = delete;
 
-  bool can_follow(const StepPlan&) const override { return false; }
-  void launch(const StepPlan& plan) override;
-  std::vector<StepOutput> collect(const StepPlan& plan) override;
-  std::string where() const override;
+  bool can_overlap(const SchedulerOutput&) const override { return false; }
+  void execute_model(const SchedulerOutput& step) override;
+  std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override;
+  std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
   View<const int64_t, 2> expert_load() const override { return model_.expert_load(); }
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
 
  private:
-  // Rows first .. first + count of the step, of entries from `entry` on, one forward pass.
-  struct Piece {
-    int64_t first = 0, count = 0;
-    size_t entry    = 0;
-    int64_t entries = 0;
+  // Rows of one forward pass: first_row .. first_row + rows of the step, of `sequences` scheduled sequences
+  // from first_sequence on.
+  struct MicroBatch {
+    int64_t first_row = 0, rows = 0;
+    size_t first_sequence = 0;
+    int64_t sequences     = 0;
   };
 
-  void work();
-  void run();
-  Piece next_piece(const Piece& before) const;
-  void forward(const Piece& piece);
-  void sample(const Piece& piece);
+  void work();  // the loop of worker_
+  void run_step();
+  MicroBatch next_micro_batch(const MicroBatch& before) const;
+  void forward(const MicroBatch& batch);
+  void sample(const MicroBatch& batch);
 
-  const int64_t vocab_size_, max_rows_, logit_rows_, page_size_;
+  const int64_t vocab_size_, max_rows_, max_logit_rows_, page_size_;
   ThreadPool threads_;
   model::GptOss model_;
   model::KvCache kv_;
-  std::vector<Sampler> samplers_;  // one a thread
+  std::vector<Sampler> samplers_;  // one for each thread
   Buffer<float> logits_;
 
   // The step in flight.
-  const StepPlan* plan_ = nullptr;
-  std::vector<int64_t> row_of_entry_;  // and one past the last
+  const SchedulerOutput* step_ = nullptr;
+  std::vector<int64_t> first_row_of_sequence_;  // [sequences + 1]
   std::vector<int32_t> tokens_, positions_, first_row_;
-  std::array<std::vector<int32_t>, kGroups> tables_;  // [entries, columns_]
-  int64_t columns_ = 0;
-  std::vector<StepOutput> outputs_;
+  std::array<std::vector<int32_t>, kKvKinds> block_tables_;  // [sequences, pages_per_sequence_]
+  int64_t pages_per_sequence_ = 0;
+  std::vector<SequenceOutput> outputs_;
   double forward_s_ = 0, sample_s_ = 0;
 
-  // With asynchronous steps, a thread of its own runs them.
+  // With async scheduling, worker_ runs the steps.
   std::mutex mutex_;
   std::condition_variable changed_;
   enum class State { idle, launched, done, ending } state_ = State::idle;

@@ -1,5 +1,5 @@
-// The engine: requests in, tokens out, all of them in one step at a time (docs/design.md section 5). Its
-// thread schedules, a ModelRunner computes, listeners are told.
+// The engine: requests in, tokens out (docs/design.md section 5). Its thread runs the step loop: schedule,
+// execute on a ModelRunner, notify the listeners.
 #pragma once
 
 #include <array>
@@ -27,17 +27,17 @@ namespace fathom::engine {
 
 class Engine final : public Generator {
  public:
-  // Errors: of the folder, or of a configuration that makes no sense with its model.
+  // Fails for an unreadable folder and for a configuration that does not fit the model or the machine.
   static Result<std::unique_ptr<Engine>> open(const std::filesystem::path& folder,
                                               const EngineConfig& config);
   // `checkpoint` must outlive it.
   static Result<std::unique_ptr<Engine>> start(const model::Checkpoint& checkpoint,
                                                const EngineConfig& config);
-  // On a runner of the caller's, who gets how many pages there are of either kind.
-  using MakeRunner = std::function<std::unique_ptr<ModelRunner>(const std::array<int64_t, kGroups>& pages)>;
+  // With a runner of the caller's; `pages` is the number of pages for each kind of layer.
+  using MakeRunner = std::function<std::unique_ptr<ModelRunner>(const std::array<int64_t, kKvKinds>& pages)>;
   static Result<std::unique_ptr<Engine>> start(const model::Checkpoint& checkpoint,
                                                const EngineConfig& config, const MakeRunner& make_runner);
-  // Ends what is left as cancelled.
+  // Cancels unfinished requests.
   ~Engine() override;
 
   std::variant<RequestId, Refusal> submit(Request request, Listener listener) override;
@@ -49,19 +49,22 @@ class Engine final : public Generator {
   const model::Checkpoint& checkpoint() const { return checkpoint_; }
   const EngineConfig& config() const { return config_; }
   int threads() const { return runner_->threads(); }
-  // How many rows each expert has had so far, [layers, E]; empty where nobody counts them. When drained.
+  // Tokens routed to each expert so far, [layers, E]; empty where the runner does not count them. Only when
+  // drained.
   View<const int64_t, 2> expert_load() const { return runner_->expert_load(); }
-  std::string where() const { return runner_->where(); }  // "16 threads", "NVIDIA H200"
+  // ModelRunner::record_costs. When drained.
+  void record_costs(std::vector<StepCosts>* steps) { runner_->record_costs(steps); }
+  std::string device_name() const { return runner_->device_name(); }  // "16 threads", "NVIDIA H200"
 
  private:
   struct Cancellation {
     RequestId id;
     FinishReason reason;
   };
-  // What to tell one listener, once the next step is on its way.
-  struct Note {
+  // A listener's next call. Listeners are called after the next step was launched.
+  struct Notification {
     Sequence* sequence;
-    std::unique_ptr<Sequence> finished;  // the same, where it has ended
+    std::unique_ptr<Sequence> finished;  // owns `sequence` if it has finished
     std::vector<Sampled> tokens;
     std::optional<FinishReason> reason;
     std::string error;
@@ -75,14 +78,15 @@ class Engine final : public Generator {
 
   std::optional<Refusal> refusal(const Request& request) const;
   void loop();
-  bool take_inbox(bool in_flight);
-  void land(StepPlan& flown, std::vector<StepOutput> outputs);
-  void land(const StepEntry& entry, StepOutput& output);
-  void end_cancelled();
-  void forget_ended(StepPlan& plan, bool launched) const;
-  void end(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {}, std::string error = {});
-  void tell();
-  void count(const StepPlan& plan);
+  bool receive_requests(bool in_flight);
+  void process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
+  void process_output(const ScheduledSequence& scheduled, SequenceOutput& output);
+  void finish_cancelled();
+  void drop_finished(SchedulerOutput& step, bool overlapped) const;
+  void finish(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {},
+              std::string error = {});
+  void notify_listeners();
+  void update_stats(const SchedulerOutput& step);
 
   const std::unique_ptr<const model::Checkpoint> owned_;
   const model::Checkpoint& checkpoint_;
@@ -91,18 +95,18 @@ class Engine final : public Generator {
   Scheduler scheduler_;
   const std::unique_ptr<ModelRunner> runner_;
 
-  // Of the engine's thread.
+  // Used by the engine's thread only.
   std::unordered_map<RequestId, Sequence*> sequences_;
   std::vector<Cancellation> cancels_;
-  std::vector<Note> notes_;
-  GeneratorStats counted_;
+  std::vector<Notification> notifications_;
+  GeneratorStats counters_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Under mutex_.
   std::vector<std::unique_ptr<Sequence>> inbox_;
   std::vector<Cancellation> cancel_inbox_;
-  GeneratorStats stats_;  // a copy of counted_, once a step
+  GeneratorStats stats_;  // copied from counters_ once a step
   int64_t unfinished_ = 0, queued_ = 0, queued_tokens_ = 0;
   RequestId next_id_ = 1;
   bool draining_ = false, ending_ = false;

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "model/make.h"
 #include "model/prompt_logits.h"
+#include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 
 namespace fathom::engine {
@@ -24,7 +24,7 @@ namespace {
 using model::TokenId;
 using namespace std::chrono_literals;
 
-// What listeners are told, and a wait for the end of all of it.
+// Collects the outputs of listeners and waits for their ends.
 class Answers {
  public:
   struct Answer {
@@ -42,7 +42,7 @@ class Answers {
   };
 
   Listener listener(int number) {
-    return [this, number](const Progress& progress) {
+    return [this, number](const RequestOutput& progress) {
       const std::lock_guard lock(mutex_);
       Answer& answer = answers_[number];
       EXPECT_FALSE(answer.finish) << "told something after the end";
@@ -57,7 +57,7 @@ class Answers {
     };
   }
 
-  // False where it does not come about in five minutes.
+  // Returns false after five minutes.
   bool wait_until(const std::function<bool(const std::map<int, Answer>&)>& done) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, 300s, [&] { return done(answers_); });
@@ -79,7 +79,7 @@ class Answers {
   std::map<int, Answer> answers_;
 };
 
-// What a test asks: Request can't be copied.
+// A copyable Request.
 struct Question {
   std::vector<TokenId> prompt;
   int64_t max_tokens = 0;
@@ -98,12 +98,13 @@ struct Question {
   }
 };
 
-class Engines : public testing::Test {
+class EngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new model::TempFolder;
     ThreadPool pool(2);
-    ASSERT_TRUE(model::make_model({.shape = model::Shape::tiny, .seed = 3}, folder_->path(), pool));
+    ASSERT_TRUE(model::make_synthetic_checkpoint({.shape = model::ModelShape::tiny, .seed = 3},
+                                                 folder_->path(), pool));
     checkpoint_ = new model::Checkpoint(model::Checkpoint::open(folder_->path()).value());
   }
   static void TearDownTestSuite() {
@@ -119,7 +120,7 @@ class Engines : public testing::Test {
     return std::move(opened).value();
   }
 
-  // After the last of `text`.
+  // Logits after the last token of `text`.
   static std::vector<float> logits_after(std::span<const TokenId> text) {
     ThreadPool pool(1);
     std::vector<float> last;
@@ -128,15 +129,14 @@ class Engines : public testing::Test {
     return last;
   }
 
-  // Without an engine: the whole text anew for each token.
+  // The reference without an engine: recomputes the whole text for each token.
   static std::vector<TokenId> alone(const Question& question) {
     Sampler sampler(384);
     std::vector<TokenId> text = question.prompt, answer;
     for (;;) {
       const std::vector<float> logits = logits_after(text);
       Restriction restriction;
-      if (static_cast<int64_t>(answer.size()) < question.min_tokens)
-        restriction.forbidden = question.stop_ids;
+      if (static_cast<int64_t>(answer.size()) < question.min_tokens) restriction.banned = question.stop_ids;
       answer.push_back(
           sampler.sample(logits, question.sampling, question.prompt, answer, restriction).value().id);
       const auto& stops = question.stop_ids;
@@ -153,7 +153,7 @@ class Engines : public testing::Test {
       Question& question = all.emplace_back();
       const int length =
           std::vector{1, 2, 15, 16, 17, 33, 60, 90, 5, 40, 41, 64, 3, 70}[static_cast<size_t>(q)];
-      // Half of them begin alike, and two are the same.
+      // Half of the prompts have a common prefix, and two are equal.
       const int kind = q == 13 ? 7 : q;
       for (int t = 0; t < length; ++t)
         question.prompt.push_back(q % 2 == 1 && t < 50 ? (t * 13 + 5) % 384 : (t * t + kind * t + 3) % 384);
@@ -163,7 +163,7 @@ class Engines : public testing::Test {
       if (q % 5 == 2) question.sampling.repetition_penalty = 1.2;
       if (q % 4 == 3) question.priority = 1;
     }
-    // These repeat themselves, the second one not always.
+    // These repeat themselves; the second one does not always.
     all[2].sampling.logit_bias = {{11, 100.0f}};
     all[4].sampling            = {.temperature = 1, .logit_bias = {{11, 52.0f}, {12, 50.0f}}, .seed = 5};
     all[0].stop_ids            = {alone(all[0])[2]};
@@ -178,7 +178,7 @@ class Engines : public testing::Test {
     for (size_t q = 0; q < asked.size(); ++q) {
       ASSERT_TRUE(std::holds_alternative<RequestId>(
           running->submit(asked[q].request(), answers.listener(static_cast<int>(q)))));
-      // Some come early, so that others find what they left behind.
+      // The first ones come early, so that later ones hit the prefix cache.
       if (q == 9) {
         ASSERT_TRUE(answers.wait_until([](const auto& told) { return told.size() > 5; }));
       }
@@ -202,13 +202,13 @@ class Engines : public testing::Test {
   static model::Checkpoint* checkpoint_;
 };
 
-model::TempFolder* Engines::folder_     = nullptr;
-model::Checkpoint* Engines::checkpoint_ = nullptr;
+model::TempFolder* EngineTest::folder_     = nullptr;
+model::Checkpoint* EngineTest::checkpoint_ = nullptr;
 
-TEST_F(Engines, CountTheExpertsOfEveryToken) {
+TEST_F(EngineTest, CountTheExpertsOfEveryToken) {
   Answers answers;
   auto running = engine({.threads = 1, .max_context = 64});
-  // The last token of a sequence goes nowhere, so each has 9 rows.
+  // The last token of a sequence is not computed, so each sequence has 9 rows.
   for (const auto& [prompt, max_tokens] : {std::pair{std::vector<TokenId>{1, 2, 3}, 7}, {{4}, 9}}) {
     Question question{.prompt = prompt};
     question.max_tokens = max_tokens;
@@ -226,7 +226,7 @@ TEST_F(Engines, CountTheExpertsOfEveryToken) {
   }
 }
 
-TEST_F(Engines, AnswerTheSameWhateverIsOn) {
+TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   const std::vector<Question> asked = questions();
   std::vector<std::vector<TokenId>> expected;
   for (const Question& question : asked) expected.push_back(alone(question));
@@ -267,12 +267,12 @@ TEST_F(Engines, AnswerTheSameWhateverIsOn) {
     SCOPED_TRACE(name);
     expect_same_answers(config, asked, expected, &stats[name]);
   }
-  // Each did what it is there for.
+  // Each configuration had its effect.
   EXPECT_GT(stats["all on"].prefix_hit_tokens, 0);
   EXPECT_EQ(stats["baseline"].prefix_hit_tokens, 0);
   EXPECT_GT(stats["few pages"].preemptions, 0);
   EXPECT_GT(stats["small pieces"].steps, stats["all on"].steps);
-  const auto& small = stats["small pieces"].steps_by_rows;  // of 7 rows at most
+  const auto& small = stats["small pieces"].steps_by_rows;  // at most 7 rows
   EXPECT_GT(small[1], 0);
   EXPECT_EQ(small[0] + small[1], stats["small pieces"].steps);
   EXPECT_GT(stats["one at a time"].steps_by_rows[0], 0) << "of one row";
@@ -284,10 +284,10 @@ TEST_F(Engines, AnswerTheSameWhateverIsOn) {
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
 }
 
-// A token drawn where a draft stands has the model's distribution: chi-squared over 1,500 seeds, against
-// probabilities worked out here.
-TEST_F(Engines, DraftsDoNotChangeTheDistribution) {
-  // After 8 and 9 came 7, so that 7 is drafted once 9 has been chosen, which the bias sees to.
+// Tokens sampled at draft positions have the model's distribution: chi-squared over 1,500 seeds, against
+// probabilities computed here.
+TEST_F(EngineTest, DraftsDoNotChangeTheDistribution) {
+  // The prompt has 7 after 8 and 9, so 7 is drafted once 9 is sampled, which the bias makes likely.
   const std::vector<TokenId> prompt = {8, 9, 7, 5, 8};
   const std::map<TokenId, float> bias{{9, 52.0f}, {7, 51.0f}, {6, 51.2f}, {3, 50.5f}};
   const auto probabilities = [&](std::span<const float> logits) {
@@ -337,7 +337,7 @@ TEST_F(Engines, DraftsDoNotChangeTheDistribution) {
   EXPECT_LT(chi_squared, 16.3) << "three degrees of freedom: a chance of 1 in 1000";
 }
 
-TEST_F(Engines, LettersOfAWordArriveInOrderWithTheirTimes) {
+TEST_F(EngineTest, StreamTokensInOrderWithTimes) {
   Answers answers;
   auto running = engine({.threads = 2, .max_context = 64, .kv_tokens = 1024});
   Question question{.prompt = {1, 2, 3}, .max_tokens = 20};
@@ -353,7 +353,7 @@ TEST_F(Engines, LettersOfAWordArriveInOrderWithTheirTimes) {
   EXPECT_LT(answer.times.first_token, answer.times.finished);
 }
 
-TEST_F(Engines, AskedTheSameAgainComputesLittle) {
+TEST_F(EngineTest, ReuseThePrefixOfARepeatedPrompt) {
   Answers answers;
   auto running        = engine({.threads = 2, .max_context = 128, .kv_tokens = 1024, .page_size = 4});
   Question question   = questions()[6];  // 60 tokens
@@ -363,7 +363,7 @@ TEST_F(Engines, AskedTheSameAgainComputesLittle) {
   running->submit(question.request(), answers.listener(1));
   ASSERT_TRUE(answers.wait_for_ends(2));
   EXPECT_EQ(answers.of(0).cached_tokens, 0);
-  EXPECT_EQ(answers.of(1).cached_tokens, 56);  // the last of 15 blocks has the token whose logits are wanted
+  EXPECT_EQ(answers.of(1).cached_tokens, 56);  // the last of 15 blocks has the token to compute
   EXPECT_EQ(answers.of(0).ids(), answers.of(1).ids());
   Request other    = question.request();
   other.cache_salt = "somebody else";
@@ -372,13 +372,13 @@ TEST_F(Engines, AskedTheSameAgainComputesLittle) {
   EXPECT_EQ(answers.of(2).cached_tokens, 0);
 }
 
-TEST_F(Engines, WhatCannotBeAnsweredIsRefusedByName) {
+TEST_F(EngineTest, RefuseInvalidRequestsByName) {
   auto running = engine({.threads = 1, .max_context = 64, .kv_tokens = 1024});
-  // What is wrong with a request that was good before `spoil`.
+  // The refusal of a valid request after `spoil`.
   const auto refused = [&](const std::function<void(Request&)>& spoil) {
     Request request = Question{.prompt = {1}, .max_tokens = 1}.request();
     spoil(request);
-    const auto result = running->submit(std::move(request), [](const Progress&) { ADD_FAILURE(); });
+    const auto result = running->submit(std::move(request), [](const RequestOutput&) { ADD_FAILURE(); });
     return std::get<Refusal>(result);
   };
   using enum Refusal::Reason;
@@ -393,7 +393,7 @@ TEST_F(Engines, WhatCannotBeAnsweredIsRefusedByName) {
             std::string::npos);
 }
 
-TEST_F(Engines, TheQueueIsBounded) {
+TEST_F(EngineTest, BoundTheQueue) {
   Answers answers;
   auto running = engine({.threads             = 1,
                          .max_context         = 64,
@@ -421,9 +421,9 @@ TEST_F(Engines, TheQueueIsBounded) {
   ASSERT_TRUE(answers.wait_for_ends(static_cast<size_t>(taken) + 1));
 }
 
-// At every point of a request's way, from its submission to its last token. Who submits and cancels is a
-// listener, so that the engine can't run on in between.
-TEST_F(Engines, CancelledAnywhereFreesEverything) {
+// Cancels at every point of a request's life, from submission to the last token. A listener submits and
+// cancels, so that the engine cannot run on in between.
+TEST_F(EngineTest, CancellationFreesEverything) {
   for (const bool async : {false, true}) {
     Answers answers;
     auto running = engine({.threads          = 2,
@@ -436,18 +436,18 @@ TEST_F(Engines, CancelledAnywhereFreesEverything) {
     for (int64_t at = 0; at < 12; ++at) {
       const int opener = number++, mine = number++;
       RequestId id              = 0;
-      const auto cancel_in_time = [&, at](const Progress& progress) {
+      const auto cancel_in_time = [&, at](const RequestOutput& progress) {
         answers.listener(mine)(progress);
         if (!progress.finish && answers.of(mine).calls == at) running->cancel(id);
       };
-      const auto open = [&, at](const Progress& progress) {
+      const auto open = [&, at](const RequestOutput& progress) {
         answers.listener(opener)(progress);
         id = std::get<RequestId>(running->submit(
             Question{.prompt = std::vector<TokenId>(30, 5), .max_tokens = 90}.request(), cancel_in_time));
         if (at == 0) running->cancel(id);
       };
       running->submit(Question{.prompt = {7}, .max_tokens = 1}.request(), open);
-      // Two others, one of which must wait.
+      // Two other requests, one of which must wait.
       running->submit(Question{.prompt = {9, 9}, .max_tokens = 10}.request(), answers.listener(number++));
       running->submit(Question{.prompt = {8, 8}, .max_tokens = 10}.request(), answers.listener(number++));
       ASSERT_TRUE(answers.wait_for_ends(static_cast<size_t>(number)));
@@ -461,7 +461,7 @@ TEST_F(Engines, CancelledAnywhereFreesEverything) {
   }
 }
 
-TEST_F(Engines, ItsEndIsToldToEverybody) {
+TEST_F(EngineTest, NotifyEveryListenerAtTheEnd) {
   Answers answers;
   {
     auto running = engine({.threads = 2, .max_context = 256, .max_sequences = 3, .kv_tokens = 1024});
@@ -471,7 +471,7 @@ TEST_F(Engines, ItsEndIsToldToEverybody) {
   EXPECT_TRUE(answers.wait_for_ends(9));
 }
 
-TEST_F(Engines, ADrainedEngineFinishesAndTakesNoMore) {
+TEST_F(EngineTest, DrainFinishesAndRefusesNewRequests) {
   Answers answers;
   auto running = engine({.threads = 2, .max_context = 64, .kv_tokens = 1024});
   running->submit(Question{.prompt = {1, 2}, .max_tokens = 40}.request(), answers.listener(0));
@@ -482,21 +482,21 @@ TEST_F(Engines, ADrainedEngineFinishesAndTakesNoMore) {
   EXPECT_EQ(std::get<Refusal>(result).reason, Refusal::Reason::stopping);
 }
 
-// Only even ids, and the constraint sees each token once, drafts or not.
+// Allows even ids only. It must see each token once, with and without drafts.
 class EvenOnly final : public Constraint {
  public:
   explicit EvenOnly(std::vector<TokenId>& seen) : seen_(seen) {}
   std::unique_ptr<Constraint> clone() const override { return std::make_unique<EvenOnly>(*this); }
-  void restrict(std::span<float> logits) override {
+  void mask_logits(std::span<float> logits) override {
     for (size_t id = 1; id < logits.size(); id += 2) logits[id] = -INFINITY;
   }
-  void accept(TokenId id) override { seen_.push_back(id); }
+  void accept_token(TokenId id) override { seen_.push_back(id); }
 
  private:
   std::vector<TokenId>& seen_;
 };
 
-TEST_F(Engines, AConstraintFollowsTheAnswer) {
+TEST_F(EngineTest, ConstraintsSeeEveryToken) {
   for (const int64_t drafts : {0, 4}) {
     Answers answers;
     std::vector<TokenId> seen;
@@ -511,7 +511,7 @@ TEST_F(Engines, AConstraintFollowsTheAnswer) {
   }
 }
 
-TEST_F(Engines, AConfigurationThatMakesNoSenseIsRefused) {
+TEST_F(EngineTest, RefuseInvalidConfigurations) {
   const auto message = [](const EngineConfig& config) {
     const auto opened = Engine::open(folder_->path(), config);
     return opened ? std::string() : opened.error().message;

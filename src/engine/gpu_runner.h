@@ -1,7 +1,6 @@
-// Runs steps on this process's GPU. What a step needs to know travels there in one copy; decode steps are
-// replayed from graphs, each captured once for a number of rows that is rounded up with rows of padding;
-// tokens that were chosen there are read there by the next step, so that it can be launched before the host
-// has seen them.
+// Runs steps on this process's GPU. One copy brings a step's inputs to the device. Decode steps are replayed
+// from CUDA graphs, one for each bucket of rows. Sampled tokens stay on the device, where the next step reads
+// them, so that it can be launched before the host has seen them.
 #pragma once
 
 #include <array>
@@ -15,11 +14,12 @@
 #include <vector>
 
 #include "core/buffer.h"
-#include "core/cuda_graph.h"
-#include "core/device_buffer.h"
 #include "core/thread_pool.h"
+#include "cuda/device_buffer.h"
+#include "cuda/event.h"
+#include "cuda/graph.h"
 #include "engine/config.h"
-#include "engine/gpu_step.h"
+#include "engine/gpu_input_batch.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -28,76 +28,79 @@
 #include "model/gpu_kv_cache.h"
 #include "model/gpu_weights.h"
 
-struct CUevent_st;
-struct CUgraphExec_st;
-
 namespace fathom::engine {
 
 class GpuRunner final : public ModelRunner {
  public:
   GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-            const std::array<int64_t, kGroups>& pages);
+            const std::array<int64_t, kKvKinds>& pages);
   ~GpuRunner() override;
   GpuRunner(const GpuRunner&)            = delete;
   GpuRunner& operator=(const GpuRunner&) = delete;
 
-  bool can_follow(const StepPlan& plan) const override;
-  void launch(const StepPlan& plan) override;
-  std::vector<StepOutput> collect(const StepPlan& plan) override;
-  std::string where() const override;
+  bool can_overlap(const SchedulerOutput& step) const override;
+  void execute_model(const SchedulerOutput& step) override;
+  std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override;
+  std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
   int64_t graphs() const override { return static_cast<int64_t>(graphs_.size()); }
+  void record_costs(std::vector<StepCosts>* steps) override { recorded_ = steps; }
 
  private:
-  // A step between launch() and collect().
-  struct Flight {
+  // A step between execute_model() and get_output().
+  struct StepInFlight {
     PinnedBuffer<std::byte> input;
-    PinnedBuffer<int32_t> chosen;
-    CUevent_st* begun   = nullptr;
-    CUevent_st* ended   = nullptr;
-    int64_t chosen_rows = 0;
-    std::vector<int64_t> place;  // of each entry, of its first row that samples, in `chosen`; -1: none
-    bool on_host = false;        // the host chooses for some of its entries
+    PinnedBuffer<int32_t> sampled;  // tokens
+    Event start, end;
+    int64_t sampled_rows = 0;
+    // By sequence of the step: index in `sampled` of its first sampled row; -1: none.
+    std::vector<int64_t> first_sampled;
+    bool needs_host = false;  // some of its sequences are sampled on the host
     std::string error;
   };
 
-  void enqueue(const StepPlan& plan, Flight& flight);
-  void fill_rules(const StepPlan& plan, const std::vector<GpuPiece>& pass, const GpuPassShape& shape,
-                  const GpuPassInput& input, Flight& flight) const;
-  void compute(const GpuPassShape& shape, int64_t first_chosen);
-  void choose(const GpuPassShape& shape, int64_t first_chosen);
-  void replay(const GpuPassShape& shape);
+  void enqueue(const SchedulerOutput& step, StepInFlight& in_flight);
+  void fill_sampling(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
+                     const GpuBatchShape& shape, const GpuInputBatch& input, StepInFlight& in_flight) const;
+  void add_costs(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
+                 const GpuBatchShape& shape, const GpuInputBatch& input, StepCosts& to) const;
+  void forward(const GpuBatchShape& shape, int64_t first_sampled);
+  void sample(const GpuBatchShape& shape, int64_t first_sampled);
+  void replay(const GpuBatchShape& shape);
   struct GraphKey {
-    int64_t rows, columns;                        // columns: 0 where it does not matter
-    size_t piece                            = 0;  // of a pass that is replayed in pieces
+    int64_t rows, pages_per_sequence;             // 0 pages where the region has no attention
+    size_t region                           = 0;  // of a piecewise graph
     auto operator<=>(const GraphKey&) const = default;
   };
-  // Launches the graph of that key, which is captured from what `enqueue` enqueues where there is none yet.
+  // Launches the graph of that key. Captures it first from what `enqueue` enqueues, if there is none yet.
   void replay(const GraphKey& key, const std::function<void()>& enqueue);
-  void choose_on_host(const StepPlan& plan, const Flight& flight, std::vector<StepOutput>& outputs);
-  GpuPassInput device_input(const GpuPassShape& shape) const { return {shape, input_.data()}; }
+  void sample_on_host(const SchedulerOutput& step, const StepInFlight& in_flight,
+                      std::vector<SequenceOutput>& outputs);
+  GpuInputBatch device_input(const GpuBatchShape& shape) const { return {shape, input_.data()}; }
 
   const model::Config model_config_;
   const EngineConfig config_;
-  const GpuPassRules rules_;
-  const int64_t max_rows_, max_chosen_;
+  const GpuBatchOptions options_;
+  const int64_t max_rows_, max_sampled_rows_;
   Device& device_;
   ThreadPool threads_;
   const model::GpuWeights weights_;
   model::GptOssGpu model_;
   const model::GpuKvCache kv_;
   DeviceBuffer<std::byte> input_;
-  DeviceBuffer<int32_t> chosen_;
+  DeviceBuffer<int32_t> sampled_;  // tokens of the latest step
   std::map<GraphKey, CudaGraph> graphs_;
 
-  std::array<Flight, 2> flights_;
-  size_t first_flight_ = 0, in_flight_ = 0;
-  std::unordered_map<RequestId, int32_t> latest_;  // where the last step leaves a sequence's token
-  std::vector<Sampler> samplers_;                  // one a thread
+  std::array<StepInFlight, 2> steps_in_flight_;
+  size_t oldest_in_flight_ = 0, num_in_flight_ = 0;
+  // By request: index in sampled_ of the sequence's token of the latest step.
+  std::unordered_map<RequestId, int32_t> sampled_index_;
+  std::vector<Sampler> samplers_;  // one for each thread
   Buffer<float> host_logits_;
   double forward_s_ = 0, sample_s_ = 0;
+  std::vector<StepCosts>* recorded_ = nullptr;  // of a profile
 };
 
 }  // namespace fathom::engine

@@ -1,4 +1,4 @@
-// The engine on a GPU against the forward pass on CPUs, with the bundled model: the same answers but for
+// The engine on a GPU against the forward pass on CPUs, with the bundled model: the same answers up to
 // rounding.
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class EngineOnGpu : public testing::Test {
     checkpoint_ = nullptr;
   }
   void SetUp() override {
-    if (const Status can = gpu_can_run(*checkpoint_); !can) GTEST_SKIP() << can.error().message;
+    if (const Status can = gpu_can_run(*checkpoint_, DeviceId{}); !can) GTEST_SKIP() << can.error().message;
   }
 
   static std::unique_ptr<Engine> engine(const EngineConfig& config) {
@@ -57,7 +57,7 @@ class EngineOnGpu : public testing::Test {
     return config;
   }
 
-  // All at once; in order.
+  // Submits all requests at once. Answers in order.
   static std::vector<Answer> answers(Engine& engine, std::span<const Request> requests) {
     std::vector<Answer> all(requests.size());
     std::promise<void> ended;
@@ -68,7 +68,7 @@ class EngineOnGpu : public testing::Test {
                    .max_tokens = requests[r].max_tokens,
                    .min_tokens = requests[r].min_tokens,
                    .stop_ids   = requests[r].stop_ids};
-      const auto taken = engine.submit(std::move(copy), [&, r](const Progress& progress) {
+      const auto taken = engine.submit(std::move(copy), [&, r](const RequestOutput& progress) {
         for (const Sampled& token : progress.tokens) {
           all[r].ids.push_back(token.id);
           if (token.logprob) all[r].logprobs.push_back(*token.logprob);
@@ -82,7 +82,7 @@ class EngineOnGpu : public testing::Test {
     return all;
   }
 
-  // Prompts as the model was trained to read them, and others of all lengths.
+  // Random prompts of 1 to 700 tokens.
   static std::vector<Request> prompts(size_t count, int64_t max_tokens) {
     std::vector<Request> all(count);
     std::mt19937 random(7);
@@ -104,8 +104,8 @@ class EngineOnGpu : public testing::Test {
 
 model::Checkpoint* EngineOnGpu::checkpoint_ = nullptr;
 
-// Greedy answers are those of the CPU's fp32, or part where another token is nearly as likely as its
-// likeliest: within `near_tie` of the range of logits.
+// Greedy answers equal those of the CPU in fp32 or diverge at a near tie: a token whose logit is within
+// `near_tie` of the largest one, as a share of the range of logits.
 void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double near_tie,
                                             int64_t most_parted) {
   const auto requests = prompts(200, 24);
@@ -118,7 +118,7 @@ void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double n
     ASSERT_EQ(found[r].ids.size(), 24u) << r;
     std::vector<TokenId> text = requests[r].prompt;
     text.insert(text.end(), found[r].ids.begin(), found[r].ids.end());
-    std::vector<std::vector<float>> after;  // each of its tokens, by the CPU
+    std::vector<std::vector<float>> after;  // logits after each token, by the CPU
     model::prompt_logits(*checkpoint_, text, threads, [&](std::span<const float> logits) {
       after.emplace_back(logits.begin(), logits.end());
     });
@@ -133,7 +133,7 @@ void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double n
       if (gap > 0) {
         ++parted;
         EXPECT_LT(gap, near_tie) << "request " << r;
-        break;  // from here on it is another text
+        break;  // the texts differ from here on
       }
     }
   }
@@ -144,22 +144,22 @@ void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double n
   EXPECT_LT(parted, most_parted);
 }
 
-// Activations in bf16, rounded to 2^-9 some hundred times on their way, move a logit by some 2^-7 of the
-// range, and by more where another expert is chosen at a near tie of its own: 10 and 11 answers parted in two
-// orders of rounding, the widest by 0.008 and 0.019 of the range.
+// Activations in bf16, rounded to 2^-9 some hundred times, move a logit by some 2^-7 of the range, and by
+// more where the router is near a tie and picks another expert. With two orders of rounding, 10 and 11
+// answers diverged, with gaps of at most 0.008 and 0.019 of the range.
 TEST_F(EngineOnGpu, GivesTheGreedyAnswersOfTheCpu) { expect_answers_of_the_cpu(on_gpu(), 1.0 / 32, 20); }
 
-// With keys and values rounded so, and all else in fp32 on a CPU, logits moved by 0.02 of the range in the
-// mean. Here 68 answers part, the widest by 0.10 of the range.
+// Rounding only keys and values to FP8, with all else in fp32 on a CPU, moved logits by 0.02 of the range in
+// the mean. Here 68 answers diverge, with gaps of at most 0.10 of the range.
 TEST_F(EngineOnGpu, GivesAnswersNearTheCpusWithAnFp8Cache) {
   EngineConfig config = on_gpu();
   config.kv_dtype     = EngineConfig::KvDtype::fp8;
   expect_answers_of_the_cpu(config, 1.0 / 6, 100);
 }
 
-// What is on changes which rows share a step, and so the kernels that compute them, but not what is
-// computed: the same tokens, save for near ties.
-TEST_F(EngineOnGpu, AnswersAlikeWhateverIsOn) {
+// Features change which rows share a step, and so which kernels compute them, but not the result: the same
+// tokens, except at near ties.
+TEST_F(EngineOnGpu, GivesTheSameTokensWithAnyFeatures) {
   const auto requests = prompts(60, 16);
   const auto expected = answers(*engine(on_gpu()), requests);
   std::vector<std::pair<std::string, EngineConfig>> configs;
@@ -168,9 +168,9 @@ TEST_F(EngineOnGpu, AnswersAlikeWhateverIsOn) {
   configs.emplace_back("few pages", on_gpu()).second.kv_tokens              = 1024;
   configs.emplace_back("pieces of 33 rows", on_gpu()).second.step_tokens    = 33;
   configs.emplace_back("drafts", on_gpu()).second.draft_tokens              = 3;
-  configs.emplace_back("no graphs", on_gpu()).second.graphs                 = EngineConfig::Graphs::none;
-  configs.emplace_back("pieces", on_gpu()).second.graphs                    = EngineConfig::Graphs::pieces;
-  configs.emplace_back("exact rows", on_gpu()).second.graph_buckets         = false;
+  configs.emplace_back("no graphs", on_gpu()).second.cudagraph_mode = EngineConfig::CudaGraphMode::none;
+  configs.emplace_back("pieces", on_gpu()).second.cudagraph_mode    = EngineConfig::CudaGraphMode::piecewise;
+  configs.emplace_back("exact rows", on_gpu()).second.graph_buckets = false;
   for (const auto& [name, config] : configs) {
     const auto found = answers(*engine(config), requests);
     size_t other     = 0;
@@ -183,9 +183,9 @@ TEST_F(EngineOnGpu, AnswersAlikeWhateverIsOn) {
   }
 }
 
-// To the bit: one by one, so that a prompt is a step of its own, all at once, in small pieces, with drafts,
-// and anew after others took the pages.
-TEST_F(EngineOnGpu, AnswersDoNotDependOnTheBatchWhereTheyMustNot) {
+// Equal to the bit: one by one, so that a prompt is a step of its own; all at once; in small chunks; with
+// drafts; and recomputed after preemption.
+TEST_F(EngineOnGpu, BatchInvariantTokensDoNotDependOnTheBatch) {
   const auto requests       = prompts(40, 40);
   EngineConfig invariant    = on_gpu();
   invariant.batch_invariant = true;
@@ -202,9 +202,10 @@ TEST_F(EngineOnGpu, AnswersDoNotDependOnTheBatchWhereTheyMustNot) {
   configs.emplace_back("pieces of 33 rows", invariant).second.step_tokens = 33;
   configs.emplace_back("drafts", invariant).second.draft_tokens           = 3;
   configs.emplace_back("few pages", invariant).second.kv_tokens           = 1024;
-  configs.emplace_back("no graphs", invariant).second.graphs              = EngineConfig::Graphs::none;
-  configs.emplace_back("graphs of pieces", invariant).second.graphs       = EngineConfig::Graphs::pieces;
-  configs.emplace_back("exact rows", invariant).second.graph_buckets      = false;
+  configs.emplace_back("no graphs", invariant).second.cudagraph_mode      = EngineConfig::CudaGraphMode::none;
+  configs.emplace_back("graphs of pieces", invariant).second.cudagraph_mode =
+      EngineConfig::CudaGraphMode::piecewise;
+  configs.emplace_back("exact rows", invariant).second.graph_buckets = false;
   const auto expect_same = [&](const std::string& name, const EngineConfig& config,
                                const std::vector<Answer>& expected) {
     const auto found = answers(*engine(config), requests);
@@ -218,12 +219,12 @@ TEST_F(EngineOnGpu, AnswersDoNotDependOnTheBatchWhereTheyMustNot) {
   expect_same("an FP8 cache", invariant, one_by_one(invariant));
 }
 
-TEST_F(EngineOnGpu, RepeatsItself) {
+TEST_F(EngineOnGpu, IsDeterministic) {
   auto requests = prompts(40, 12);
   for (size_t r = 0; r < requests.size(); r += 2)
     requests[r].sampling = {.temperature = 1, .top_p = 0.9, .seed = r};
   const auto running = engine(on_gpu());
-  // One after the other: the same rows share the same steps.
+  // One request at a time, so that the same rows share a step.
   for (const Request& request : requests) {
     std::vector<Request> one(1);
     one[0].prompt     = request.prompt;
@@ -234,8 +235,8 @@ TEST_F(EngineOnGpu, RepeatsItself) {
   }
 }
 
-// What the GPU's choice does not do is chosen on the host from the same logits.
-TEST_F(EngineOnGpu, HostAndGpuChooseAlike) {
+// Features that the GPU's sampling kernel lacks are sampled on the host from the same logits.
+TEST_F(EngineOnGpu, HostAndGpuSampleAlike) {
   auto requests      = prompts(30, 20);
   const auto plain   = answers(*engine(on_gpu()), requests);
   const auto stopped = plain[3].ids[4];
@@ -259,7 +260,7 @@ TEST_F(EngineOnGpu, HostAndGpuChooseAlike) {
             static_cast<size_t>(first - plain[3].ids.begin()) + 1);
 }
 
-TEST_F(EngineOnGpu, RefusesWhatDoesNotFit) {
+TEST_F(EngineOnGpu, RefusesConfigurationsThatDoNotFit) {
   EngineConfig config = on_gpu();
   config.page_size    = 16;
   const auto small    = Engine::start(*checkpoint_, config);
@@ -271,6 +272,23 @@ TEST_F(EngineOnGpu, RefusesWhatDoesNotFit) {
   const auto little = Engine::start(*checkpoint_, config);
   ASSERT_FALSE(little);
   EXPECT_NE(little.error().message.find("--gpu-memory-utilization"), std::string::npos);
+}
+
+// Weights, cache and graphs are on config.device, and two engines of one process do not disturb each other.
+TEST_F(EngineOnGpu, OnTheSecondGpuAnswersAsOnTheFirst) {
+  const DeviceId second{1};
+  if (const Status can = gpu_can_run(*checkpoint_, second); !can) GTEST_SKIP() << can.error().message;
+  const auto requests    = prompts(24, 16);
+  EngineConfig config    = on_gpu();
+  config.batch_invariant = true;  // answers do not depend on how steps were put together
+  const auto on_first    = engine(config);
+  config.device          = second;
+  const auto on_second   = engine(config);
+  const auto expected = answers(*on_first, requests), found = answers(*on_second, requests);
+  for (size_t r = 0; r < requests.size(); ++r) {
+    EXPECT_EQ(found[r].error, "");
+    EXPECT_EQ(found[r].ids, expected[r].ids) << r;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Who computes steps for the engine: one forward pass for the rows of all sequences, then each one's next
-// token. A step is launched and collected; between the two, whoever scheduled it can plan the next.
+// Executes the engine's steps: one forward pass for the rows of all sequences, then sampling. A step is
+// launched by execute_model() and waited for by get_output(), so that the next one can be scheduled between.
 #pragma once
 
 #include <array>
@@ -13,56 +13,66 @@
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "model/checkpoint.h"
+#include "model/gpu_step_cost.h"
 
 namespace fathom::engine {
 
-// What a step brought to one entry of its plan.
-struct StepOutput {
-  std::vector<Sampled> tokens;  // none where the entry does not sample
+// The result of a step for one scheduled sequence.
+struct SequenceOutput {
+  std::vector<Sampled> tokens;  // empty where the sequence does not sample
   int64_t rejected = 0;         // drafts
-  std::string error;            // why there is no token; "" where there is one
+  std::string error;            // "" unless the step or its sampling failed
+};
+
+// What a launched step declares to cost, for profiles.
+struct StepCosts {
+  TimePoint launched;
+  bool prompts = false;  // some of its rows are those of prompts
+  std::vector<model::KernelCost> kernels;
 };
 
 class ModelRunner {
  public:
   virtual ~ModelRunner() = default;
 
-  // Whether `plan` may be launched while a step is in flight whose tokens it needs. Else a step is launched
-  // when the one before is collected, and all of its rows' tokens are known.
-  virtual bool can_follow(const StepPlan& plan) const = 0;
-  // `plan` and its sequences stay where they are until collect(), unless it followed another: then nobody
-  // looks at them again.
-  virtual void launch(const StepPlan& plan) = 0;
-  // Of the oldest step in flight, which is `plan`: one output for each entry, in order. A step that could not
-  // run is an error of each of them. Entries without a sequence have ended meanwhile.
-  virtual std::vector<StepOutput> collect(const StepPlan& plan) = 0;
+  // Whether `step` may be executed while a step is in flight whose sampled tokens it needs. Otherwise a step
+  // is executed after the output of the one before, when all its tokens are known.
+  virtual bool can_overlap(const SchedulerOutput& step) const = 0;
+  // Launches a step. `step` and its sequences must stay valid until get_output(). If the step overlaps
+  // another, they are not read after this call.
+  virtual void execute_model(const SchedulerOutput& step) = 0;
+  // Waits for the oldest step in flight, which is `step`. Returns one output for each of its sequences, in
+  // order. If the step failed, every output has the error. A null sequence finished meanwhile.
+  virtual std::vector<SequenceOutput> get_output(const SchedulerOutput& step) = 0;
 
-  // What it runs on, for people: "16 threads", "NVIDIA H200".
-  virtual std::string where() const = 0;
-  virtual int threads() const       = 0;
-  // How many rows each expert has had so far, [layers, E]; empty where nobody counts them. This and the
-  // following: not while a step is in flight.
+  // For people: "16 threads", "NVIDIA H200".
+  virtual std::string device_name() const = 0;
+  virtual int threads() const             = 0;
+  // Tokens routed to each expert so far, [layers, E]; empty where the runner does not count them. This and
+  // the following: not while a step is in flight.
   virtual View<const int64_t, 2> expert_load() const { return {}; }
   // Seconds so far.
   virtual double forward_s() const = 0;
   virtual double sample_s() const  = 0;
-  virtual int64_t graphs() const { return 0; }  // that it has captured
+  virtual int64_t graphs() const { return 0; }  // CUDA graphs captured so far
+  // From now on appends the costs of every launched step to `steps`; null: no longer. Not while a step is in
+  // flight. A runner whose kernels declare no cost appends nothing.
+  virtual void record_costs(std::vector<StepCosts>*) {}
 };
 
-// For pages as the block manager has them. `checkpoint` must outlive it. The cache's memory is there when it
-// returns.
+// `pages`: the block manager's number of pages for each kind of layer. `checkpoint` must outlive the runner.
+// The KV cache is allocated and resident when it returns.
 std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                                             const std::array<int64_t, kGroups>& pages);
+                                             const std::array<int64_t, kKvKinds>& pages);
 
-// The same on this process's GPU, which gpu_can_run() is content with.
+// The same on the GPU config.device. Precondition: gpu_can_run() succeeds.
 std::unique_ptr<ModelRunner> make_gpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                                             const std::array<int64_t, kGroups>& pages);
+                                             const std::array<int64_t, kKvKinds>& pages);
 // The error says what this program, this machine or this model lacks.
-Status gpu_can_run(const model::Checkpoint& checkpoint);
-// How much of the GPU's memory is there for keys and values, when the rest of such an engine is. May be
-// negative.
+Status gpu_can_run(const model::Checkpoint& checkpoint, DeviceId device);
+// Bytes of GPU memory left for the KV cache beside weights and workspace. May be negative.
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config);
-// Of a page of one layer there.
+// Bytes of one page of one layer on a GPU.
 int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config);
 
 }  // namespace fathom::engine

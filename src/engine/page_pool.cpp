@@ -10,7 +10,7 @@ PagePool::PagePool(int64_t pages)
   for (Page page = 0; page <= count; ++page)
     links_[static_cast<size_t>(page)] = {.before = page == 0 ? count : page - 1,
                                          .after  = page == count ? 0 : page + 1};
-  named_.reserve(static_cast<size_t>(pages));
+  cached_.reserve(static_cast<size_t>(pages));
 }
 
 void PagePool::insert(Page page, Page after) {
@@ -28,39 +28,39 @@ void PagePool::unlink(Page page) {
   --free_;
 }
 
-Page PagePool::take() {
+Page PagePool::allocate() {
   FATHOM_EXPECT(free_ > 0, "a page is wanted where none is free");
   const Page page = links_.back().after;
   unlink(page);
   State& state = state_[static_cast<size_t>(page)];
-  if (state.name) named_.erase(*state.name);
-  state = {.owners = 1};
+  if (state.hash) cached_.erase(*state.hash);
+  state = {.ref_count = 1};
   return page;
 }
 
-void PagePool::share(Page page) {
+void PagePool::add_ref(Page page) {
   State& state = state_[static_cast<size_t>(page)];
-  if (state.owners == 0) unlink(page);
-  ++state.owners;
+  if (state.ref_count == 0) unlink(page);
+  ++state.ref_count;
 }
 
 void PagePool::release(Page page) {
   State& state = state_[static_cast<size_t>(page)];
-  FATHOM_EXPECT(state.owners > 0, "a page without an owner is released");
-  if (--state.owners > 0) return;
+  FATHOM_EXPECT(state.ref_count > 0, "a page without an owner is released");
+  if (--state.ref_count > 0) return;
   const auto head = static_cast<Page>(pages());
-  insert(page, state.name ? links_.back().before : head);
+  insert(page, state.hash ? links_.back().before : head);
 }
 
-void PagePool::name(Page page, const PrefixHash& hash) {
+void PagePool::set_hash(Page page, const BlockHash& hash) {
   State& state = state_[static_cast<size_t>(page)];
-  FATHOM_EXPECT(state.owners > 0 && !state.name, "a page is named once, while it has an owner");
-  if (named_.emplace(hash, page).second) state.name = hash;
+  FATHOM_EXPECT(state.ref_count > 0 && !state.hash, "a page is named once, while it has an owner");
+  if (cached_.emplace(hash, page).second) state.hash = hash;
 }
 
-std::optional<Page> PagePool::find(const PrefixHash& hash) const {
-  const auto found = named_.find(hash);
-  if (found == named_.end()) return {};
+std::optional<Page> PagePool::find(const BlockHash& hash) const {
+  const auto found = cached_.find(hash);
+  if (found == cached_.end()) return {};
   return found->second;
 }
 

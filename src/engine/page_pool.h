@@ -1,5 +1,5 @@
-// Pages of one kind, their owners, and which of them hold a known prefix. A page that nobody uses keeps what
-// it holds until somebody needs it: the one that has been free for longest goes first, blank ones before all.
+// The pages of one kind of layer: reference counts, a free list, and which pages hold a cached block. A free
+// page keeps its block until it is allocated again: pages without a block go first, then least recently used.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace fathom::engine {
 
 using Page = int32_t;
 
-// Of a block of tokens and all blocks before it.
-struct PrefixHash {
+// Hash of a block of tokens and all blocks before it.
+struct BlockHash {
   uint64_t low = 0, high = 0;
-  bool operator==(const PrefixHash&) const = default;
+  bool operator==(const BlockHash&) const = default;
 };
 
 class PagePool {
@@ -23,39 +23,38 @@ class PagePool {
 
   int64_t pages() const { return static_cast<int64_t>(links_.size()) - 1; }
   int64_t free_pages() const { return free_; }
-  int owners(Page page) const { return state_[static_cast<size_t>(page)].owners; }
+  int ref_count(Page page) const { return state_[static_cast<size_t>(page)].ref_count; }
 
-  // A page for one owner; what it held is forgotten. Precondition: free_pages() > 0.
-  Page take();
-  // One more owner.
-  void share(Page page);
-  // One owner less.
+  // Returns a page with one reference and without a block. Precondition: free_pages() > 0.
+  Page allocate();
+  void add_ref(Page page);
   void release(Page page);
 
-  // `page`, which has an owner, holds this block from now on. Where another page does so already nothing
-  // changes.
-  void name(Page page, const PrefixHash& hash);
-  std::optional<Page> find(const PrefixHash& hash) const;
+  // Records that `page`, which has a reference, holds this block. Does nothing where another page holds it
+  // already.
+  void set_hash(Page page, const BlockHash& hash);
+  std::optional<Page> find(const BlockHash& hash) const;
 
  private:
   struct State {
-    int owners = 0;
-    std::optional<PrefixHash> name;
+    int ref_count = 0;
+    std::optional<BlockHash> hash;
   };
   struct Link {
     Page before, after;
   };
   struct LowBits {
-    size_t operator()(const PrefixHash& hash) const { return hash.low; }
+    size_t operator()(const BlockHash& hash) const { return hash.low; }
   };
 
   void insert(Page page, Page after);
   void unlink(Page page);
 
   std::vector<State> state_;
-  std::vector<Link> links_;  // a ring of the free pages, first to go first; the last element is its head
+  // A ring of the free pages, the next one to allocate first. The last element is the ring's head.
+  std::vector<Link> links_;
   int64_t free_ = 0;
-  std::unordered_map<PrefixHash, Page, LowBits> named_;
+  std::unordered_map<BlockHash, Page, LowBits> cached_;
 };
 
 }  // namespace fathom::engine

@@ -15,7 +15,7 @@ namespace {
 
 using model::TokenId;
 
-// In (0, 1), 53 bits of it.
+// Uniform in (0, 1), with 53 random bits.
 double uniform(uint64_t seed, int64_t position) {
   const auto at       = static_cast<uint64_t>(position);
   const auto bits     = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 0, 0},
@@ -24,7 +24,8 @@ double uniform(uint64_t seed, int64_t position) {
   return (static_cast<double>(word >> 11) + 0.5) * 0x1p-53;
 }
 
-// Order-preserving: a float's bits as an unsigned number, -0 as 0; below it the id, the lower the larger.
+// High word: the float's bits, mapped to an unsigned number in the same order, -0 as 0. Low word: the
+// complement of the id.
 uint64_t rank_of(float logit, TokenId id) {
   const auto bits     = __builtin_bit_cast(uint32_t, logit + 0.0f);
   const uint32_t word = bits >> 31 ? ~bits : bits | 0x80000000u;
@@ -33,19 +34,19 @@ uint64_t rank_of(float logit, TokenId id) {
 
 TokenId id_of(uint64_t rank) { return static_cast<TokenId>(0xffffffffu - static_cast<uint32_t>(rank)); }
 
-// The first of the largest; an error where there is none to speak of.
+// The lowest id of the largest logit. Fails where the logits are no distribution.
 Result<TokenId> most_likely(std::span<const float> logits) {
-  float most   = -INFINITY;
-  TokenId best = -1;
+  float max_logit = -INFINITY;
+  TokenId best    = -1;
   for (size_t i = 0; i < logits.size(); ++i)
-    if (!(logits[i] <= most)) {  // larger, or NaN
+    if (!(logits[i] <= max_logit)) {  // larger, or NaN
       if (!(logits[i] < INFINITY))
         return Error{fmt::format(
             "the logit of token {} is {}: the weights are damaged or an op is wrong; `fathom model inspect` "
             "checks the weights",
             i, logits[i])};
-      most = logits[i];
-      best = static_cast<TokenId>(i);
+      max_logit = logits[i];
+      best      = static_cast<TokenId>(i);
     }
   if (best < 0)
     return Error{
@@ -53,10 +54,10 @@ Result<TokenId> most_likely(std::span<const float> logits) {
   return best;
 }
 
-double log_of_sum(std::span<const float> logits, float most) {
+double log_of_sum(std::span<const float> logits, float max_logit) {
   double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - most);
-  return most + std::log(sum);
+  for (const float logit : logits) sum += std::exp(logit - max_logit);
+  return max_logit + std::log(sum);
 }
 
 }  // namespace
@@ -96,17 +97,17 @@ Sampler::Sampler(int64_t vocab_size)
   candidates_.reserve(static_cast<size_t>(vocab_size));
 }
 
-std::span<const float> Sampler::changed(std::span<const float> logits, const SamplingParameters& p,
-                                        std::span<const TokenId> prompt, std::span<const TokenId> output,
-                                        const Restriction& restriction) {
+std::span<const float> Sampler::processed(std::span<const float> logits, const SamplingParameters& p,
+                                          std::span<const TokenId> prompt, std::span<const TokenId> output,
+                                          const Restriction& restriction) {
   const bool penalties = p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1;
-  if (!penalties && p.logit_bias.empty() && !restriction.constraint && restriction.forbidden.empty())
+  if (!penalties && p.logit_bias.empty() && !restriction.constraint && restriction.banned.empty())
     return logits;
   std::copy(logits.begin(), logits.end(), logits_.begin());
   for (const auto& [id, bias] : p.logit_bias) logits_[static_cast<size_t>(id)] += bias;
   if (penalties) penalize(p, prompt, output);
-  for (const TokenId id : restriction.forbidden) logits_[static_cast<size_t>(id)] = -INFINITY;
-  if (restriction.constraint) restriction.constraint->restrict(logits_);
+  for (const TokenId id : restriction.banned) logits_[static_cast<size_t>(id)] = -INFINITY;
+  if (restriction.constraint) restriction.constraint->mask_logits(logits_);
   return logits_;
 }
 
@@ -135,24 +136,24 @@ void Sampler::penalize(const SamplingParameters& p, std::span<const TokenId> pro
     for (const TokenId id : tokens) counts_[static_cast<size_t>(id)] = 0;
 }
 
-// The `count` largest ranks, in any order. What passes the bar so far is collected, and the bar raised when
-// there is twice of what is needed: one look at most tokens.
+// The `count` largest ranks, in any order. Collects ranks at or above a threshold, and raises the threshold
+// whenever twice the needed number has been collected, so that most tokens cost one comparison.
 std::span<Sampler::Rank> Sampler::largest(std::span<const float> logits, int64_t count) {
   const auto first  = ranks_.begin();
   const size_t k    = static_cast<size_t>(count),
                room = std::max<size_t>(2 * k, std::min<size_t>(ranks_.size(), 256));
   size_t size       = 0;
-  Rank bar          = 0;
+  Rank threshold    = 0;
   if (k == 0) return {};
   const auto cut = [&] {
     std::nth_element(first, first + static_cast<int64_t>(k - 1), first + static_cast<int64_t>(size),
                      std::greater<>());
-    size = k;
-    bar  = ranks_[k - 1];
+    size      = k;
+    threshold = ranks_[k - 1];
   };
   for (size_t i = 0; i < logits.size(); ++i) {
     const Rank rank = rank_of(logits[i], static_cast<TokenId>(i));
-    if (rank < bar) continue;
+    if (rank < threshold) continue;
     ranks_[size++] = rank;
     if (size == room) cut();
   }
@@ -160,25 +161,26 @@ std::span<Sampler::Rank> Sampler::largest(std::span<const float> logits, int64_t
   return {ranks_.data(), size};
 }
 
-// candidates_ becomes the tokens of rank `from` and above, by id.
-void Sampler::keep_from(std::span<const float> logits, Rank from, float most, double temperature,
+// Sets candidates_ to the tokens of rank `from` and above, by id.
+void Sampler::keep_from(std::span<const float> logits, Rank from, float max_logit, double temperature,
                         double min_weight) {
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (rank_of(logits[i], id) < from) continue;
-    const double weight = std::exp((static_cast<double>(logits[i]) - most) / temperature);
+    const double weight = std::exp((static_cast<double>(logits[i]) - max_logit) / temperature);
     if (weight >= min_weight) candidates_.push_back({id, weight});
   }
 }
 
-// The rank from which on candidates_ have top_p of their weight: selection by weight, halving what is left.
+// The lowest rank that top_p keeps of candidates_: quickselect by weight, which halves the range at each
+// step.
 Sampler::Rank Sampler::nucleus(std::span<const float> logits, double top_p) {
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   const double wanted = top_p * total;
 
-  // Tokens so light that all of them together are not missed.
+  // Drops tokens so light that all of them together cannot matter.
   const double negligible = (total - wanted) / static_cast<double>(candidates_.size());
   auto& kept              = candidates_;
   std::erase_if(kept, [&](const Candidate& candidate) { return candidate.weight < negligible; });
@@ -186,7 +188,7 @@ Sampler::Rank Sampler::nucleus(std::span<const float> logits, double top_p) {
   const auto rank   = [&](const Candidate& c) { return rank_of(logits[static_cast<size_t>(c.id)], c.id); };
   const auto before = [&](const Candidate& a, const Candidate& b) { return rank(a) > rank(b); };
   auto first = kept.begin(), last = kept.end();
-  double weight = 0;  // of those before `first`, which are all in
+  double weight = 0;  // of the candidates before `first`, which are all kept
   while (last - first > 1) {
     const auto middle = first + (last - first) / 2;
     std::nth_element(first, middle, last, before);
@@ -202,7 +204,7 @@ Sampler::Rank Sampler::nucleus(std::span<const float> logits, double top_p) {
   return rank(*first);
 }
 
-TokenId Sampler::draw(std::span<const float> logits, const SamplingParameters& p, float most,
+TokenId Sampler::draw(std::span<const float> logits, const SamplingParameters& p, float max_logit,
                       int64_t position) {
   Rank from = 0;
   if (p.top_k > 0 && p.top_k < static_cast<int64_t>(logits.size())) {
@@ -210,10 +212,10 @@ TokenId Sampler::draw(std::span<const float> logits, const SamplingParameters& p
     from             = *std::min_element(ranks.begin(), ranks.end());
   }
   if (p.top_p < 1) {
-    keep_from(logits, from, most, p.temperature, 0);
+    keep_from(logits, from, max_logit, p.temperature, 0);
     from = nucleus(logits, p.top_p);
   }
-  keep_from(logits, from, most, p.temperature, p.min_p);
+  keep_from(logits, from, max_logit, p.temperature, p.min_p);
 
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
@@ -235,7 +237,7 @@ Result<Sampled> Sampler::sample(std::span<const float> logits, const SamplingPar
   const auto raw_most = most_likely(logits);
   if (!raw_most) return raw_most.error();
 
-  const auto now  = changed(logits, p, prompt, output, restriction);
+  const auto now  = processed(logits, p, prompt, output, restriction);
   const auto most = now.data() == logits.data() ? raw_most : most_likely(now);
   if (!most) return most.error();
   Sampled sampled{.id = *most};

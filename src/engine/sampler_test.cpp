@@ -24,7 +24,7 @@ Logits normal_logits(int64_t vocab_size, float deviation, uint32_t seed = 1) {
   return logits;
 }
 
-// The definition, with a full sort and in double: probabilities by id.
+// The reference: probabilities by id, with a full sort, in double.
 std::vector<double> expected_probabilities(const Logits& logits, const SamplingParameters& p,
                                            const std::vector<TokenId>& prompt = {},
                                            const std::vector<TokenId>& output = {}) {
@@ -65,8 +65,8 @@ TokenId choose(Sampler& sampler, const Logits& logits, const SamplingParameters&
   return sampler.sample(logits, parameters, prompt, output).value().id;
 }
 
-// 20000 draws against the exact probabilities: chi-square, all cells under 5 expected draws as one. Seeds are
-// fixed, so that this either holds or does not; of fair draws it would once in 10^4.
+// Chi-square of 20000 draws against the exact probabilities; cells with under 5 expected draws are merged.
+// Seeds are fixed, so the test is deterministic. Fair draws would fail it once in 10^4.
 void expect_distribution(const Logits& logits, SamplingParameters p, const std::vector<TokenId>& prompt = {},
                          const std::vector<TokenId>& output = {}) {
   constexpr int kDraws     = 20000;
@@ -126,7 +126,7 @@ TEST(Sampler, TopP) {
     expect_distribution(normal_logits(50, 1), {.top_p = p});
     expect_distribution(normal_logits(700, 3), {.top_p = p});
   }
-  expect_distribution(Logits(64, 0.0f), {.top_p = 0.5});  // exactly half of equals, the lower ids
+  expect_distribution(Logits(64, 0.0f), {.top_p = 0.5});  // exactly half of the equal tokens, the lower ids
 }
 
 TEST(Sampler, MinP) {
@@ -136,7 +136,7 @@ TEST(Sampler, MinP) {
   }
 }
 
-// One after another, each on what the one before left: 0.7 of the five best is less than 0.7 of all.
+// Filters work on the output of the one before: 0.7 of the five best is less than 0.7 of all.
 TEST(Sampler, AllFiltersInOrder) {
   const Logits logits = normal_logits(60, 1);
   expect_distribution(logits, {.temperature = 0.8, .top_k = 5, .top_p = 0.7});
@@ -171,8 +171,8 @@ TEST(Sampler, GreedyTakesTheFirstOfTheLargest) {
   EXPECT_EQ(choose(sampler, {1, 3, 2, 3, 3}, {.temperature = 0, .logit_bias = {{0, 2.5f}}}), 0);
 }
 
-// Seed, position and logits decide: not the object, nor what it was used for before.
-TEST(Sampler, TheSameChoiceFromAnySampler) {
+// The token depends on seed, position and logits, not on the sampler object or its earlier use.
+TEST(Sampler, GivesTheSameTokenFromAnySampler) {
   const Logits logits = normal_logits(500, 2);
   const std::vector<TokenId> tokens(64, 3);
   const auto upto = [&](int64_t n) { return std::vector<TokenId>(tokens.begin(), tokens.begin() + n); };
@@ -194,7 +194,7 @@ TEST(Sampler, TheSameChoiceFromAnySampler) {
   EXPECT_GT(of_seeds.size(), 20u);
 }
 
-TEST(Sampler, LogprobsAreTheModels) {
+TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
   const Logits logits = {2, -1, 2, 0, -INFINITY};
   double total        = 0;
   for (const float logit : logits) total += std::exp(static_cast<double>(logit));
@@ -266,7 +266,7 @@ TEST(Sampler, LogitsWithoutADistributionAreAnError) {
   EXPECT_THROW((void)sampler.sample(Logits{1, 2}, {}, {}, {}), ContractError);
 }
 
-TEST(Sampler, ParametersThatMeanNothingAreNamed) {
+TEST(Sampler, InvalidParametersAreNamed) {
   const auto message_of = [](const SamplingParameters& p) {
     const Status status = check(p, 10);
     return status ? "" : status.error().message;

@@ -1,9 +1,9 @@
-// What the next step computes, and for whom: whose turn it is, and whether there are pages for it. It knows
-// nothing of models, threads or clocks.
+// Decides which sequences the next step computes, and allocates their pages. Knows nothing of models, threads
+// or clocks.
 //
-// A step is shared by decodes, which come first, and pieces of prompts. Where pages run out, those who came
-// last, of the lowest priority, give way: their pages are given back, and they are computed anew when their
-// turn comes again ("preemption by recompute", as in vLLM).
+// A step has a budget of tokens. Decodes come first; chunks of prompts take the rest. Where pages run out,
+// the latest sequence of the lowest priority is preempted: its pages are freed and it is recomputed later
+// (preemption by recomputation, as in vLLM).
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,28 @@
 
 namespace fathom::engine {
 
-// Rows of one sequence in a step: positions first .. first + rows. The last `drafts` of them are guesses.
-struct StepEntry {
+// The tokens of one sequence in a step: positions first .. first + rows, one row of the batch each. The last
+// rows are the drafts.
+struct ScheduledSequence {
   Sequence* sequence = nullptr;
   int64_t first = 0, rows = 0;
   std::vector<model::TokenId> drafts = {};
-  bool samples      = false;  // the row before the drafts yields a token; with them, each row does
-  int64_t admission = 0;
+  bool samples      = false;  // a token is sampled from the last row before the drafts, and from each draft's
+  int64_t admission = 0;      // Sequence::admissions when it was scheduled
 };
 
-struct StepPlan {
-  std::vector<StepEntry> entries;
+struct SchedulerOutput {
+  std::vector<ScheduledSequence> sequences;
 
-  bool empty() const { return entries.empty(); }
+  bool empty() const { return sequences.empty(); }
   int64_t rows() const {
     int64_t sum = 0;
-    for (const StepEntry& entry : entries) sum += entry.rows;
+    for (const ScheduledSequence& scheduled : sequences) sum += scheduled.rows;
     return sum;
   }
 };
 
-// Of prompts: once a request, when it first begins to run.
+// The counters of prompts grow once a request, when it is first admitted.
 struct SchedulerCounters {
   int64_t prompt_tokens = 0, prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0;
@@ -50,20 +51,21 @@ class Scheduler {
   Scheduler(const EngineConfig& config, BlockManager& blocks);
 
   void add(std::unique_ptr<Sequence> sequence);
-  // The sequences it admits have running set, and whose first admission it is, cached_tokens.
-  StepPlan plan();
-  // What a step brought: the entry's rows but `rejected` ones are computed, and `tokens` come next. Call it
-  // for every entry of a plan that ran, in any order, before finish().
-  void commit(const StepEntry& entry, int64_t rejected, std::span<const model::TokenId> tokens);
-  // Takes it out, in whatever state; its pages are free. It must be in no step in flight.
+  // Schedules a step. Sets `running` of the sequences that it admits, and `cached_tokens` at their first
+  // admission.
+  SchedulerOutput schedule();
+  // Records the result of a step: all rows but the `rejected` drafts are computed, and `tokens` were sampled.
+  // Call it for every sequence of a step that ran, in any order, before finish().
+  void commit(const ScheduledSequence& scheduled, int64_t rejected, std::span<const model::TokenId> tokens);
+  // Removes a sequence, running or waiting, and frees its pages. It must not be in a step in flight.
   std::unique_ptr<Sequence> finish(Sequence& sequence);
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
-  int64_t waiting_tokens() const { return waiting_tokens_; }  // of their prompts
+  int64_t waiting_tokens() const { return waiting_tokens_; }  // of the waiting prompts
   bool idle() const { return running_.empty() && waiting_.empty(); }
   const SchedulerCounters& counters() const { return counters_; }
-  // All it has, the running ones first, each part in order.
+  // The running sequences in order, then the waiting ones in order.
   std::vector<Sequence*> sequences() const;
 
  private:
@@ -76,15 +78,15 @@ class Scheduler {
 
   void wait(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<Sequence> leave_waiting(Sequence& sequence);
-  void plan_decodes(StepPlan& plan, int64_t& budget);
-  void plan_prompts(StepPlan& plan, int64_t& budget);
-  void admit(StepPlan& plan, int64_t& budget);
-  bool admit(Sequence& sequence, StepPlan& plan, int64_t& budget);
-  void schedule(Sequence& sequence, StepPlan& plan, int64_t& budget);
-  bool reserve(Sequence& sequence, int64_t end);
-  // Whom `sequence` may push out; null where there is none.
-  Sequence* victim(const Sequence& sequence, bool equals_too) const;
-  void preempt(Sequence& sequence, StepPlan& plan, int64_t& budget);
+  void schedule_decodes(SchedulerOutput& step, int64_t& budget);
+  void schedule_prefills(SchedulerOutput& step, int64_t& budget);
+  void schedule_chunk(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
+  void admit(SchedulerOutput& step, int64_t& budget);
+  bool admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
+  bool allocate(Sequence& sequence, int64_t end);
+  // The last running sequence, if `sequence` may preempt it; else null.
+  Sequence* victim(const Sequence& sequence, bool equal_priority_too) const;
+  void preempt(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
 
   const EngineConfig config_;
   BlockManager& blocks_;

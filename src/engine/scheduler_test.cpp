@@ -17,51 +17,50 @@ using model::TokenId;
 
 constexpr int64_t kWindow8 = 8;
 
-// A machine that keeps in every slot of every page what a real one would: which beginning of which sequence
-// its keys and values are of. A row that reaches a slot with anything else is a wrong answer in the making.
+// A machine that stores in every slot of every page which prefix of which sequence its keys and values belong
+// to. A row that attends to a slot with anything else would compute a wrong answer.
 class Machine {
  public:
   Machine(const EngineConfig& config, const BlockManager::Options& options) : page_size_(config.page_size) {
-    for (int group = 0; group < kGroups; ++group)
-      slots_[group].resize(static_cast<size_t>(options.pages[group] * page_size_));
+    for (int kind = 0; kind < kKvKinds; ++kind)
+      slots_[kind].resize(static_cast<size_t>(options.pages[kind] * page_size_));
   }
 
-  // Takes down which pages are whose, as a runner does: by the time the step has run, the next one has been
-  // planned.
-  void launch(const StepPlan& plan) {
+  // Copies the block tables, as a runner does: by the time the step runs, the next one has been scheduled.
+  void execute_model(const SchedulerOutput& step) {
     pages_.clear();
-    for (const StepEntry& entry : plan.entries) pages_.push_back(entry.sequence->pages);
+    for (const ScheduledSequence& scheduled : step.sequences) pages_.push_back(scheduled.sequence->pages);
   }
 
-  void run(const StepPlan& plan) {
-    for (size_t e = 0; e < plan.entries.size(); ++e) {
-      const StepEntry& entry     = plan.entries[e];
-      const SequencePages& pages = pages_[e];
-      const Sequence& sequence   = *entry.sequence;
-      std::vector<TokenId> tokens(
-          sequence.tokens.begin(),
-          sequence.tokens.begin() + entry.first + entry.rows - static_cast<int64_t>(entry.drafts.size()));
-      tokens.insert(tokens.end(), entry.drafts.begin(), entry.drafts.end());
+  void run(const SchedulerOutput& step) {
+    for (size_t e = 0; e < step.sequences.size(); ++e) {
+      const ScheduledSequence& scheduled = step.sequences[e];
+      const SequencePages& pages         = pages_[e];
+      const Sequence& sequence           = *scheduled.sequence;
+      std::vector<TokenId> tokens(sequence.tokens.begin(), sequence.tokens.begin() + scheduled.first +
+                                                               scheduled.rows -
+                                                               static_cast<int64_t>(scheduled.drafts.size()));
+      tokens.insert(tokens.end(), scheduled.drafts.begin(), scheduled.drafts.end());
       const std::vector<uint64_t> beginnings = beginnings_of(tokens, sequence.request.cache_salt);
       const auto of                          = [&](int64_t p) { return beginnings[static_cast<size_t>(p)]; };
       // All rows write before any reads, as in a forward pass.
-      for (int64_t row = entry.first; row < entry.first + entry.rows; ++row)
-        for (int group = 0; group < kGroups; ++group) slot(pages, group, row) = of(row);
-      for (int64_t row = entry.first; row < entry.first + entry.rows; ++row)
-        for (int group = 0; group < kGroups; ++group)
-          for (int64_t p = group == kFull ? 0 : std::max<int64_t>(row - kWindow8 + 1, 0); p <= row; ++p)
-            ASSERT_EQ(slot(pages, group, p), of(p))
-                << "group " << group << ", position " << p << " seen from " << row;
+      for (int64_t row = scheduled.first; row < scheduled.first + scheduled.rows; ++row)
+        for (int kind = 0; kind < kKvKinds; ++kind) slot(pages, kind, row) = of(row);
+      for (int64_t row = scheduled.first; row < scheduled.first + scheduled.rows; ++row)
+        for (int kind = 0; kind < kKvKinds; ++kind)
+          for (int64_t p = kind == kFull ? 0 : std::max<int64_t>(row - kWindow8 + 1, 0); p <= row; ++p)
+            ASSERT_EQ(slot(pages, kind, p), of(p))
+                << "group " << kind << ", position " << p << " seen from " << row;
     }
   }
 
  private:
-  uint64_t& slot(const SequencePages& pages, int group, int64_t position) {
-    const Page page = pages.runs[group].pages.at(static_cast<size_t>(position / page_size_));
+  uint64_t& slot(const SequencePages& pages, int kind, int64_t position) {
+    const Page page = pages.block_tables[kind].pages.at(static_cast<size_t>(position / page_size_));
     EXPECT_GE(page, 0) << "a page behind the window is reached";
-    return slots_[group].at(static_cast<size_t>(page * page_size_ + position % page_size_));
+    return slots_[kind].at(static_cast<size_t>(page * page_size_ + position % page_size_));
   }
-  // A number for each beginning of the tokens, and the salt.
+  // A hash of each prefix of the tokens, and of the salt.
   static std::vector<uint64_t> beginnings_of(const std::vector<TokenId>& tokens, const std::string& salt) {
     std::vector<uint64_t> numbers;
     uint64_t number = std::hash<std::string>()(salt);
@@ -71,12 +70,11 @@ class Machine {
   }
 
   int64_t page_size_;
-  std::vector<SequencePages> pages_;  // of each entry of the step in flight
-  std::array<std::vector<uint64_t>, kGroups> slots_;
+  std::vector<SequencePages> pages_;  // by sequence of the step in flight
+  std::array<std::vector<uint64_t>, kKvKinds> slots_;
 };
 
-// What a sequence says next is a function of what it has said, with much repetition so that drafts are right
-// at times.
+// The next token as a function of the tokens so far, with much repetition so that some drafts are accepted.
 TokenId next_token(const std::vector<TokenId>& tokens) {
   const size_t n = tokens.size();
   return static_cast<TokenId>((n % 7 == 0 ? n / 7 : static_cast<size_t>(tokens.back()) + 1) % 5);
@@ -84,14 +82,14 @@ TokenId next_token(const std::vector<TokenId>& tokens) {
 
 void expect_each_page_is_owned_as_often_as_it_is_held(const BlockManager& blocks,
                                                       const Scheduler& scheduler) {
-  for (int group = 0; group < kGroups; ++group) {
+  for (int kind = 0; kind < kKvKinds; ++kind) {
     std::map<Page, int> holders;
     for (const Sequence* sequence : scheduler.sequences())
-      for (const Page page : sequence->pages.runs[group].pages)
+      for (const Page page : sequence->pages.block_tables[kind].pages)
         if (page >= 0) ++holders[page];
-    const PagePool& pool = blocks.pool(static_cast<Group>(group));
+    const PagePool& pool = blocks.pool(static_cast<KvKind>(kind));
     ASSERT_EQ(static_cast<int64_t>(holders.size()) + pool.free_pages(), pool.pages());
-    for (const auto& [page, count] : holders) ASSERT_EQ(pool.owners(page), count) << "page " << page;
+    for (const auto& [page, count] : holders) ASSERT_EQ(pool.ref_count(page), count) << "page " << page;
   }
 }
 
@@ -101,7 +99,7 @@ struct Trace {
   uint64_t seed = 0;
 };
 
-// The engine's loop without threads or a model, over random arrivals, lengths, priorities, salts and
+// The engine's loop without threads or a model, with random arrivals, lengths, priorities, salts and
 // cancellations.
 void replay(const Trace& trace) {
   std::mt19937_64 random(trace.seed);
@@ -119,15 +117,15 @@ void replay(const Trace& trace) {
   constexpr int kRequests = 60;
   int arrived = 0, ended = 0;
   std::map<RequestId, Sequence*> living;
-  std::map<int, RequestId> last_started;  // of a priority
-  StepPlan flying;
+  std::map<int, RequestId> last_started;  // by priority
+  SchedulerOutput in_flight;
   std::vector<std::unique_ptr<Sequence>> dead;
   const auto end = [&](Sequence& sequence) {
     living.erase(sequence.id);
     dead.push_back(scheduler.finish(sequence));
     ++ended;
   };
-  for (int step = 0; arrived < kRequests || !scheduler.idle() || !flying.empty(); ++step) {
+  for (int step = 0; arrived < kRequests || !scheduler.idle() || !in_flight.empty(); ++step) {
     ASSERT_LT(step, 100000) << "some request never ends";
     for (int64_t n = arrived < kRequests ? below(3) : 0; n > 0 && arrived < kRequests; --n) {
       Request request;
@@ -141,43 +139,46 @@ void replay(const Trace& trace) {
       living.emplace(sequence->id, sequence.get());
       scheduler.add(std::move(sequence));
     }
-    StepPlan next;
-    if (ahead || flying.empty()) next = scheduler.plan();
-    if (!flying.empty()) {
-      machine.run(flying);
+    SchedulerOutput next;
+    if (ahead || in_flight.empty()) next = scheduler.schedule();
+    if (!in_flight.empty()) {
+      machine.run(in_flight);
       if (testing::Test::HasFatalFailure()) return;
-      for (const StepEntry& entry : flying.entries) {
-        Sequence& sequence = *entry.sequence;
+      for (const ScheduledSequence& scheduled : in_flight.sequences) {
+        Sequence& sequence = *scheduled.sequence;
         std::vector<TokenId> answer;
         int64_t rejected = 0;
-        if (entry.samples) {
+        if (scheduled.samples) {
           std::vector<TokenId> tokens = sequence.tokens;
           for (size_t d = 0;; ++d) {
             answer.push_back(next_token(tokens));
             tokens.push_back(answer.back());
-            rejected = static_cast<int64_t>(entry.drafts.size() - d);
-            if (d == entry.drafts.size() || answer.back() != entry.drafts[d]) break;
+            rejected = static_cast<int64_t>(scheduled.drafts.size() - d);
+            if (d == scheduled.drafts.size() || answer.back() != scheduled.drafts[d]) break;
           }
         }
-        scheduler.commit(entry, rejected, answer);
-        if (sequence.answered() >= sequence.request.max_tokens || (entry.samples && below(60) == 0))
+        scheduler.commit(scheduled, rejected, answer);
+        if (sequence.num_output_tokens() >= sequence.request.max_tokens ||
+            (scheduled.samples && below(60) == 0))
           end(sequence);
       }
       if (!living.empty() && below(20) == 0)
         end(*std::next(living.begin(), below(static_cast<int64_t>(living.size())))->second);
-      std::erase_if(next.entries, [&](const StepEntry& e) { return !living.contains(e.sequence->id); });
+      std::erase_if(next.sequences,
+                    [&](const ScheduledSequence& e) { return !living.contains(e.sequence->id); });
       dead.clear();
-      if (!ahead) next = scheduler.plan();
+      if (!ahead) next = scheduler.schedule();
     } else if (next.empty()) {
       ASSERT_TRUE(scheduler.idle()) << "requests wait, and nothing runs";
     }
-    for (const StepEntry& entry : next.entries) {
-      const Sequence& sequence = *entry.sequence;
-      ASSERT_LE(entry.first + entry.rows - static_cast<int64_t>(entry.drafts.size()), sequence.known())
+    for (const ScheduledSequence& scheduled : next.sequences) {
+      const Sequence& sequence = *scheduled.sequence;
+      ASSERT_LE(scheduled.first + scheduled.rows - static_cast<int64_t>(scheduled.drafts.size()),
+                sequence.num_tokens())
           << "rows of tokens that nobody knows yet";
-      ASSERT_LE(entry.first + entry.rows, config.max_context);
-      if (sequence.admissions == 1 && sequence.computed == sequence.cached_tokens &&
-          entry.first == sequence.computed) {
+      ASSERT_LE(scheduled.first + scheduled.rows, config.max_context);
+      if (sequence.admissions == 1 && sequence.num_computed_tokens == sequence.cached_tokens &&
+          scheduled.first == sequence.num_computed_tokens) {
         RequestId& last = last_started[sequence.request.priority];
         ASSERT_GE(sequence.id, last) << "a later request of the same priority started first";
         last = sequence.id;
@@ -189,8 +190,8 @@ void replay(const Trace& trace) {
     ASSERT_LE(scheduler.running(), config.continuous_batching ? config.max_sequences : config.static_batch);
     expect_each_page_is_owned_as_often_as_it_is_held(blocks, scheduler);
     if (testing::Test::HasFatalFailure()) return;
-    flying = std::move(next);
-    machine.launch(flying);
+    in_flight = std::move(next);
+    machine.execute_model(in_flight);
   }
   EXPECT_EQ(ended, kRequests);
   EXPECT_EQ(blocks.pages_in_use(), 0);
@@ -219,16 +220,16 @@ Trace trace_of(uint64_t seed) {
   const int64_t window  = (kWindow8 + c.page_size - 1) / c.page_size + 2;
   const bool cut        = c.paged_kv && c.chunked_prefill;
   return {.config = c,
-          .blocks = {.pages        = {full, cut ? std::min(full, window + one_of({0, 5, 100})) : full},
-                     .page_size    = c.page_size,
-                     .window       = kWindow8,
-                     .prefix_cache = c.prefix_cache,
-                     .give_back    = c.paged_kv,
-                     .hash_seed    = seed},
+          .blocks = {.pages              = {full, cut ? std::min(full, window + one_of({0, 5, 100})) : full},
+                     .page_size          = c.page_size,
+                     .window             = kWindow8,
+                     .prefix_cache       = c.prefix_cache,
+                     .free_out_of_window = c.paged_kv,
+                     .hash_seed          = seed},
           .seed   = seed};
 }
 
-TEST(Scheduler, KeepsEveryPromiseUnderRandomLoad) {
+TEST(Scheduler, KeepsItsInvariantsUnderRandomLoad) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     replay(trace_of(seed));
@@ -245,69 +246,70 @@ std::unique_ptr<Sequence> sequence_of(RequestId id, int64_t prompt, int64_t max_
   return std::make_unique<Sequence>(id, std::move(request), Listener(), TimePoint());
 }
 
-std::vector<std::pair<RequestId, int64_t>> rows_of(const StepPlan& plan) {
+std::vector<std::pair<RequestId, int64_t>> rows_of(const SchedulerOutput& step) {
   std::vector<std::pair<RequestId, int64_t>> rows;
-  for (const StepEntry& entry : plan.entries) rows.emplace_back(entry.sequence->id, entry.rows);
+  for (const ScheduledSequence& scheduled : step.sequences)
+    rows.emplace_back(scheduled.sequence->id, scheduled.rows);
   return rows;
 }
 
-void answer_all(Scheduler& scheduler, const StepPlan& plan) {
-  for (const StepEntry& entry : plan.entries)
-    scheduler.commit(entry, 0, entry.samples ? std::vector<TokenId>{1} : std::vector<TokenId>{});
+void answer_all(Scheduler& scheduler, const SchedulerOutput& step) {
+  for (const ScheduledSequence& scheduled : step.sequences)
+    scheduler.commit(scheduled, 0, scheduled.samples ? std::vector<TokenId>{1} : std::vector<TokenId>{});
 }
 
 using Rows = std::vector<std::pair<RequestId, int64_t>>;
 
-TEST(Scheduler, DecodesGoFirstAndPromptsShareTheRest) {
+TEST(Scheduler, DecodesGoFirstAndPrefillsShareTheRest) {
   BlockManager blocks({.pages = {100, 0}, .page_size = 4});
   Scheduler scheduler({.max_sequences = 3, .step_tokens = 10}, blocks);
   for (RequestId id = 1; id <= 4; ++id) scheduler.add(sequence_of(id, 8, 4));
-  StepPlan plan = scheduler.plan();
-  EXPECT_EQ(rows_of(plan), (Rows{{1, 8}, {2, 2}}));
-  answer_all(scheduler, plan);
-  plan = scheduler.plan();
-  EXPECT_EQ(rows_of(plan), (Rows{{1, 1}, {2, 6}, {3, 3}}));  // the fourth has no place
+  SchedulerOutput step = scheduler.schedule();
+  EXPECT_EQ(rows_of(step), (Rows{{1, 8}, {2, 2}}));
+  answer_all(scheduler, step);
+  step = scheduler.schedule();
+  EXPECT_EQ(rows_of(step), (Rows{{1, 1}, {2, 6}, {3, 3}}));  // max_sequences is 3
   EXPECT_EQ(scheduler.waiting_tokens(), 8);
 }
 
-TEST(Scheduler, WhatIsStillToComeIsPlannedAhead) {
+TEST(Scheduler, SchedulesPlaceholdersAhead) {
   BlockManager blocks({.pages = {100, 0}, .page_size = 4});
   Scheduler scheduler({.step_tokens = 10}, blocks);
   scheduler.add(sequence_of(1, 3, 2));
-  const StepPlan prompt = scheduler.plan(), second = scheduler.plan();
+  const SchedulerOutput prompt = scheduler.schedule(), second = scheduler.schedule();
   EXPECT_EQ(rows_of(second), (Rows{{1, 1}}));
-  EXPECT_EQ(second.entries[0].first, 3);
-  EXPECT_TRUE(scheduler.plan().empty());  // two tokens are all it wants
+  EXPECT_EQ(second.sequences[0].first, 3);
+  EXPECT_TRUE(scheduler.schedule().empty());  // max_tokens is 2
 }
 
-TEST(Scheduler, TheMoreUrgentOnePushesOutTheLastOfTheLessUrgent) {
+TEST(Scheduler, HigherPriorityPreemptsTheLastOfLowerPriority) {
   BlockManager blocks({.pages = {6, 0}, .page_size = 4, .prefix_cache = false});
   Scheduler scheduler({.max_context = 24, .step_tokens = 64}, blocks);
   scheduler.add(sequence_of(1, 8, 8, 1));
   scheduler.add(sequence_of(2, 8, 8, 1));
-  StepPlan plan = scheduler.plan();
-  answer_all(scheduler, plan);
+  SchedulerOutput step = scheduler.schedule();
+  answer_all(scheduler, step);
   scheduler.add(sequence_of(3, 8, 8, 0));
-  plan = scheduler.plan();
-  EXPECT_EQ(rows_of(plan), (Rows{{1, 1}, {3, 8}}));
+  step = scheduler.schedule();
+  EXPECT_EQ(rows_of(step), (Rows{{1, 1}, {3, 8}}));
   EXPECT_EQ(scheduler.counters().preemptions, 1);
   EXPECT_EQ(scheduler.waiting(), 1);
-  answer_all(scheduler, plan);
-  EXPECT_EQ(rows_of(scheduler.plan()), (Rows{{3, 1}, {1, 1}}));
+  answer_all(scheduler, step);
+  EXPECT_EQ(rows_of(scheduler.schedule()), (Rows{{3, 1}, {1, 1}}));
 }
 
-TEST(Scheduler, ABatchIsStaticWhereItShallBe) {
+TEST(Scheduler, StaticBatchesWaitForTheWholeBatch) {
   BlockManager blocks({.pages = {100, 0}, .page_size = 4});
   EngineConfig config = EngineConfig::baseline();
   config.max_context = 16, config.static_batch = 2;
   Scheduler scheduler(config, blocks);
   for (RequestId id = 1; id <= 3; ++id) scheduler.add(sequence_of(id, 8, static_cast<int64_t>(id)));
-  const StepPlan first = scheduler.plan();
+  const SchedulerOutput first = scheduler.schedule();
   EXPECT_EQ(rows_of(first), (Rows{{1, 8}, {2, 8}}));
   EXPECT_EQ(blocks.pages_in_use(), 2 * 4);  // whole contexts
   answer_all(scheduler, first);
-  scheduler.finish(*first.entries[0].sequence);
-  EXPECT_EQ(rows_of(scheduler.plan()), (Rows{{2, 1}}));  // the third waits for the second
+  scheduler.finish(*first.sequences[0].sequence);
+  EXPECT_EQ(rows_of(scheduler.schedule()), (Rows{{2, 1}}));  // the third waits for the second
 }
 
 }  // namespace

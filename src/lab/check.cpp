@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include "core/splitmix64.h"
 
 namespace fathom::lab {
 
@@ -29,8 +32,8 @@ std::vector<int64_t> Checker::choose(int64_t size) const {
     std::iota(flat.begin(), flat.end(), int64_t{0});
     return flat;
   }
-  // Edges first: work is cut short at the ends. Then one element at random from each of equal slices, so that
-  // no region larger than a slice can be wrong unseen.
+  // Edges first: incomplete work shows at the ends. Then one random element of each of equal slices, so that
+  // no region larger than a slice goes unchecked.
   constexpr int64_t kEdge = 8;
   for (int64_t i = 0; i < kEdge && i < size; ++i) flat.push_back(i);
   for (int64_t i = std::max(kEdge, size - kEdge); i < size; ++i) flat.push_back(i);
@@ -39,11 +42,7 @@ std::vector<int64_t> Checker::choose(int64_t size) const {
   for (int64_t s = 0; s < slices; ++s) {
     const int64_t first = static_cast<int64_t>(static_cast<__int128>(size) * s / slices);
     const int64_t last  = static_cast<int64_t>(static_cast<__int128>(size) * (s + 1) / slices);
-    // splitmix64 (Steele, Lea, Flood 2014)
-    uint64_t z = state += 0x9E3779B97F4A7C15ull;
-    z          = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z          = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    z ^= z >> 31;
+    const uint64_t z    = splitmix64(state += kSplitmix64Increment);
     flat.push_back(first +
                    static_cast<int64_t>(z % static_cast<uint64_t>(std::max<int64_t>(1, last - first))));
   }
@@ -57,14 +56,13 @@ void Checker::compare(double actual, const Sum& want, double half_ulp, const voi
   const double reduction =
       4 * std::sqrt(static_cast<double>(want.length)) * traits(want.accumulate).round_off * want.magnitude;
   const double tolerance = reduction + half_ulp;
-  // A reference that is not finite is compared bit for bit in kind: NaN with NaN, infinity with the same
-  // infinity.
+  // A reference that is not finite must be matched in kind: NaN by NaN, infinity by the same infinity.
   const bool finite  = std::isfinite(want.value);
   const double error = finite                   ? std::abs(actual - want.value)
                        : std::isnan(want.value) ? (std::isnan(actual) ? 0.0 : HUGE_VAL)
                                                 : (actual == want.value ? 0.0 : HUGE_VAL);
   if (finite && std::isfinite(error)) {
-    // Half an ulp is rounding of the output, allowed in full; the rms rule is about the accumulation.
+    // Rounding the output may cost half an ulp; the rms rule is about the accumulation alone.
     const double beyond = std::max(0.0, error - half_ulp);
     squares_error_ += beyond * beyond;
     squares_tolerance_ += reduction * reduction;

@@ -1,17 +1,17 @@
-// How an output is compared with its reference. Nobody types a tolerance: it follows from the length of the
-// reduction, the unit round-off of its accumulation and the magnitude of what was added (Higham, Accuracy and
-// Stability of Numerical Algorithms, §4.2, with the statistical sqrt(K) in place of K).
+// How an output is compared with its reference. No experiment states a tolerance: it follows from the length
+// of the reduction, the unit round-off of its accumulation and the magnitude of the terms (Higham, Accuracy
+// and Stability of Numerical Algorithms, §4.2, with the statistical sqrt(K) in place of K).
 //
 //   every error   <= 4 sqrt(K) u sum|a b|  +  half an ulp of the output type
 //   rms of errors <= a quarter of the rms of those bounds (from 64 elements on)
 //
-// A reference that returns a plain double or integer says "data only moves": the comparison is exact after
-// rounding to the output type.
+// A reference that returns a plain double or integer means that data only moves: the comparison is exact
+// after rounding to the output type.
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -24,7 +24,7 @@
 
 namespace fathom::lab {
 
-// A reference value that was summed or computed with rounding.
+// A reference value that an implementation reaches by rounded operations.
 struct Sum {
   double value     = 0;
   double magnitude = 0;            // sum|a b|; |value| times its condition for a function
@@ -32,7 +32,7 @@ struct Sum {
   DType accumulate = DType::fp32;  // gives u
 };
 
-// What comparing one output found.
+// The result of comparing one output.
 struct Finding {
   std::string output;    // its name
   int64_t elements = 0;  // compared
@@ -48,15 +48,15 @@ struct Finding {
   bool rms_failed() const { return elements >= 64 && rms_error > 0.25 * rms_tolerance; }
 };
 
-// Handed to an experiment's `check`: the harness decides which elements are looked at.
+// The argument of an experiment's `check`. The harness decides which elements are compared.
 class Checker {
  public:
   struct Options {
     int64_t sample = 0;  // elements per output, edges among them; 0: all
     uint64_t seed  = 0;
     std::function<bool(const void*, int64_t)> is_poison;
-    // Where set, nothing is compared with the reference: whole outputs are compared with these bytes instead,
-    // another variant's outputs. Takes an output's first element, returns that of its twin.
+    // Where set, whole outputs are compared with another variant's outputs instead of the reference. Takes
+    // the first element of an output, returns the first of the other variant's.
     std::function<const void*(const void*)> twin;
   };
   explicit Checker(Options options) : options_(std::move(options)) {}
@@ -108,7 +108,7 @@ class Checker {
       if (std::memcmp(&ours[i], &theirs[i], sizeof(T)) == 0) continue;
       ++finding.wrong;
       const double difference = std::abs(to_double(ours[i]) - to_double(theirs[i]));
-      if (std::isnan(difference)) ++finding.nans;
+      if (difference != difference) ++finding.nans;
       if (difference > finding.max_error) finding.max_error = difference;
     }
   }

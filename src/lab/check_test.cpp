@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -46,7 +47,7 @@ TEST(Tolerance, AcceptsFloatAccumulationAndRefusesBf16) {
   }
 }
 
-// Errors that stay under the bound one by one, but are all as large as it allows, are not rounding.
+// Errors that are each below the bound, but all as large as it allows, are not due to rounding.
 TEST(Tolerance, RmsRuleCatchesWhatTheBoundLetsThrough) {
   std::vector<float> out(64);
   const auto expected = [](int64_t i) { return Sum{1.0 + static_cast<double>(i), 1000, 10000, DType::fp32}; };

@@ -15,7 +15,7 @@ namespace {
 
 using measure::Interval;
 
-constexpr double kControlMoved = 0.03;  // a control that moved more says the machine was another one
+constexpr double kControlMoved = 0.03;  // a control that moved more: the machine had changed
 
 template <class T>
 std::optional<Interval> divide(const std::optional<T>& above, const std::optional<T>& below) {
@@ -56,7 +56,7 @@ Results results_of(const RunRecord& run, const std::regex& filter) {
   return results;
 }
 
-// Why times of the two runs cannot be set against each other; empty when they can.
+// Why times of the two runs cannot be compared; empty when they can.
 std::string why_times_are_advisory(const RunRecord& a, const RunRecord& b, const Entry& in_a,
                                    const Entry& in_b) {
   if (a.machine != b.machine) return fmt::format("machines differ: {} and {}", a.machine, b.machine);

@@ -1,10 +1,10 @@
-// Two runs side by side: what became faster or slower, and what nobody can tell.
+// Compares two runs: which variants became faster or slower, and for which the data cannot tell.
 //
-// Two kinds of numbers are compared. *Ratios* (baseline over variant, paired within each run) survive another
-// machine, a neighbour or a hot day, because both sides of the pair suffered alike: they decide. *Times* were
-// measured at different moments; they decide only for baselines, which have no ratio, and only where the runs
-// come from one machine whose control (limit_rate, measured between the same rounds) stood still. Else they
-// are advisory: shown, never counted.
+// Two kinds of numbers are compared. *Ratios* (baseline over variant, paired within each run) are valid
+// across machines, neighbours and temperatures, because both sides of a pair had the same conditions: they
+// decide. *Times* were measured at different moments; they decide only for baselines, which have no ratio,
+// and only where the runs come from one machine whose control (limit_rate, measured between the same rounds)
+// did not move. Else they are advisory: shown, never counted.
 //
 // Intervals of A and B are independent, so a quotient lies in [b.lo / a.hi, b.hi / a.lo]; verdicts follow
 // from it and a margin as in measure/verdict.h. What is compared is always "above 1: B is better".
@@ -59,8 +59,8 @@ Result<Comparison> compare(const RunRecord& a, const RunRecord& b, const Compare
 
 nlohmann::json to_json(const Comparison& comparison);
 
-// For results that a person asked to compare although they are variants of different experiments or runs: the
-// quotient of two medians with its interval; above 1, B is faster.
+// The quotient of two medians with its interval, for results of different experiments or runs that a person
+// asked to compare. Above 1, B is faster.
 std::optional<measure::Interval> quotient(const std::optional<Spread>& a, const std::optional<Spread>& b);
 
 }  // namespace fathom::lab

@@ -123,7 +123,7 @@ std::vector<std::string> scope_breaches(const std::vector<Chapter>& chapters,
     const int number = chapter_number(experiment.id);
     if (number == 0) continue;
     for (const VariantInfo& variant : experiment.variants) {
-      if (variant.kind == Kind::library) continue;
+      if (variant.kind == Kind::library || variant.kind == Kind::engine) continue;
       for (const std::string& technique : variant.techniques) {
         const auto& also = exceptions[number];
         if (std::find(also.begin(), also.end(), technique) != also.end()) continue;

@@ -1,4 +1,4 @@
-// Which techniques and catalog rows are shown by which experiments, and where those were measured.
+// Which experiments show which techniques and catalog rows, and on which machines those were measured.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "core/result.h"
 #include "lab/expectation.h"
-#include "lab/experiment.h"
+#include "lab/experiment_info.h"
 
 namespace fathom::lab {
 

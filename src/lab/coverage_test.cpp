@@ -75,6 +75,7 @@ TEST(Scope, AVariantMayUseItsOwnAndEarlierChapters) {
   EXPECT_EQ(breaches("ch07/x", {"coalescing", "shared_memory"}), 0u);
   EXPECT_EQ(breaches("ch07/x", {"kernel_fusion"}), 1u);
   EXPECT_EQ(breaches("ch07/x", {"kernel_fusion"}, Kind::library), 0u);
+  EXPECT_EQ(breaches("ch07/x", {"kernel_fusion"}, Kind::engine), 0u);
   EXPECT_EQ(breaches("labs/l/x", {"kernel_fusion"}), 0u);
   EXPECT_EQ(breaches("ch06/x", {"bank_conflict_avoidance"}), 0u);  // a named exception
   EXPECT_EQ(breaches("ch06/x", {"coalescing"}), 1u);

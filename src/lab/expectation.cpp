@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/atomic_file.h"
 #include "core/expect.h"
 #include "lab/json_text.h"
 
@@ -17,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr size_t kMostBytes = 16 * 1024;
+constexpr size_t kMaxFileBytes = 16 * 1024;
 
-// What a reader of the repository needs of a run's manifest; the whole of it stays with the artifacts.
+// The part of a run's manifest that a reader of the repository needs; the whole stays with the artifacts.
 json short_manifest(const std::string& manifest) {
   const json whole = json::parse(manifest, nullptr, false);
   json brief       = json::object();
@@ -29,7 +30,7 @@ json short_manifest(const std::string& manifest) {
   return brief;
 }
 
-// Only what was measured and found right may be expected again.
+// Only variants that were measured and right are recorded.
 std::string why_refused(const ExperimentRecord& experiment) {
   bool timed = false;
   for (const PointRecord& point : experiment.points)
@@ -79,7 +80,7 @@ Result<std::vector<Expectation>> read_expectations(const std::string& results, c
   const fs::path folder = machine.empty() ? fs::path(results) : fs::path(results) / machine;
   for (fs::recursive_directory_iterator entry(folder, none), end; !none && entry != end;
        entry.increment(none))
-    // Records lie in the folders of chapters; what is beside those is none.
+    // Records are in the chapters' folders; other files are not records.
     if (entry->path().extension() == ".json" && entry.depth() >= (machine.empty() ? 2 : 1))
       paths.push_back(entry->path().string());
   std::sort(paths.begin(), paths.end());
@@ -110,14 +111,14 @@ Written update_expectations(const std::string& results, const RunRecord& run, co
                               {"from_run", by.from_run},
                               {"commit", by.commit}};
     const std::string text = record_text(file);
-    if (text.size() > kMostBytes) {
+    if (text.size() > kMaxFileBytes) {
       written.refused.push_back(
           fmt::format("{}: its summary takes {} bytes, a record at most {}; time fewer points", experiment.id,
-                      text.size(), kMostBytes));
+                      text.size(), kMaxFileBytes));
       continue;
     }
     const std::string path = expectation_path(results, run.machine, experiment.id);
-    write_file_whole(path, text);
+    write_file_atomically(path, text);
     written.paths.push_back(path);
   }
   return written;

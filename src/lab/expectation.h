@@ -15,7 +15,7 @@
 namespace fathom::lab {
 
 struct Provenance {
-  std::string written_by;  // a person or a job, as the system knows them
+  std::string written_by;  // user name of the person or job
   std::string written_at;  // ISO 8601, UTC
   std::string from_run;    // label and start of the run
   std::string commit;      // the program's, with "+" when its tree was dirty
@@ -28,13 +28,13 @@ struct Expectation {
   RunRecord record;  // holds this one experiment
 };
 
-// "results/box/ch07/transpose_cpu.json"
+// "<results>/<machine>/ch07/transpose_cpu.json"
 std::string expectation_path(const std::string& results, const std::string& machine,
                              const std::string& experiment);
 
 Result<Expectation> read_expectation(const std::string& path);
-// All of one machine, by path; of every machine when `machine` is empty. No folder: none. The first broken
-// file is an Error that names it.
+// All records of one machine, or of every machine when `machine` is empty, sorted by path. None where the
+// folder does not exist. The first broken file is an Error that names it.
 Result<std::vector<Expectation>> read_expectations(const std::string& results, const std::string& machine);
 
 struct Written {

@@ -66,7 +66,7 @@ int version(sqlite3* database) {
   return sqlite3_column_int(statement.get(), 0);
 }
 
-Database open(const std::string& path, int flags) {
+Database open_database(const std::string& path, int flags) {
   sqlite3* raw   = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
   Database database(raw, sqlite3_close);
@@ -175,7 +175,7 @@ Status append_history(const std::string& path, const RunRecord& run) {
     std::error_code ignored;  // open() reports it better
     if (const fs::path folder = fs::path(path).parent_path(); !folder.empty())
       fs::create_directories(folder, ignored);
-    const Database database = open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    const Database database = open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     execute(database.get(), "BEGIN IMMEDIATE");  // closing without COMMIT rolls back
     make_tables(database.get());
     if (insert_run(database.get(), run)) insert_results(database.get(), run);
@@ -191,7 +191,7 @@ Result<std::vector<Series>> read_history(const std::string& path, const HistoryF
   try {
     const std::regex pattern(filter.pattern);
     if (!fs::exists(path)) return all;
-    const Database database = open(path, SQLITE_OPEN_READONLY);
+    const Database database = open_database(path, SQLITE_OPEN_READONLY);
     if (version(database.get()) == 0) return all;
     const Statement statement = prepare(database.get(), R"(
       SELECT machine, experiment, variant, at, started, label, commit_id, source_hash, time_ns, ratio

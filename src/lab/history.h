@@ -1,5 +1,5 @@
-// The history of runs on this machine, in SQLite: what every variant's median was, run after run, and where
-// it changed level. JSON stays the interchange; this file can be deleted at any time and only memory is lost.
+// The history of runs on this machine, in SQLite: the median of every variant in every run, and where it
+// changed level. JSON is the format of exchange; deleting this file loses the history and nothing else.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ namespace fathom::lab {
 // $XDG_STATE_HOME/fathom/history.sqlite, or ~/.local/state/fathom/history.sqlite. FATHOM_HISTORY overrides.
 std::string history_path();
 
-// Appends what was timed. A run that is there already (same label, start and machine) is not added again. A
-// locked, damaged or unwritable database is an Error with a remedy; nothing is half written.
+// Appends the timed results. A run that is there already (same label, start and machine) is not added again.
+// A locked, damaged or unwritable database is an Error with a remedy; nothing is half written.
 Status append_history(const std::string& path, const RunRecord& run);
 
 struct HistoryPoint {
@@ -39,7 +39,7 @@ struct HistoryFilter {
 // No file: no series.
 Result<std::vector<Series>> read_history(const std::string& path, const HistoryFilter& filter = {});
 
-// Of the medians; of the ratios where every run has one, because those compare across days.
+// Change points of the medians; of the ratios where every run has one, because ratios compare across days.
 struct SeriesChanges {
   std::vector<measure::ChangePoint> time, ratio;
 };

@@ -1,4 +1,4 @@
-// JSON as a person can read and diff it: what fits stays on one line, numbers of a list always do.
+// JSON that a person can read and diff: a value that fits is on one line, a list of numbers always is.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace fathom::lab {
 
-// For records that are committed: what is absent left out, one line a variant where it fits.
+// For committed records: without absent members, one line a variant where it fits.
 std::string record_text(const nlohmann::json& json);
 
 // Without members that are null, "", [] or {}: readers take what is missing as absent.

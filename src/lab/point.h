@@ -27,8 +27,8 @@ class Point {
   Point() = default;
   explicit Point(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
 
-  int64_t operator[](
-      std::string_view name) const;          // integer; ContractError names what is missing or mistyped
+  // An integer. ContractError names a parameter that is missing or of another type.
+  int64_t operator[](std::string_view name) const;
   double real(std::string_view name) const;  // integers convert
   const std::string& text(std::string_view name) const;
   const Value* find(std::string_view name) const;  // null when absent

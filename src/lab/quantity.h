@@ -1,5 +1,5 @@
-// Quantities as people read them: three significant digits, a unit, and a dash for what is not a number. Also
-// the escaping that every text needs before it enters HTML or SVG.
+// Quantities as text for people: three significant digits, a unit, and a dash for a value that is no number.
+// Also the escaping of text for HTML and SVG.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a run leaves behind: results.json, its reading and writing, and the vocabulary of outcomes.
-// docs/records.md documents every field. Times are nanoseconds, rates bytes or flops per second; what was not
+// The record of a run, results.json: reading, writing, and the vocabulary of outcomes. docs/records.md
+// documents every field. Times are nanoseconds, rates bytes or flops per second; a value that was not
 // measured is absent.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "lab/metric.h"
 #include "lab/point.h"
 
 namespace fathom::lab {
@@ -18,11 +19,12 @@ namespace fathom::lab {
 enum class Outcome { ok, skipped, wrong, invalid, crashed, timeout, oom };
 std::string_view to_string(Outcome outcome);
 
-// A skip has a type, so that it can be counted and says what would run it.
+// A skip has a type, so that it can be counted, and says what would make the variant run.
 struct Skip {
-  std::string reason;  // needs_cuda | needs_feature | needs_gpus | needs_library | needs_memory |
-                       // needs_permission | needs_model | beyond_up_to
-  std::string need;    // "avx2", "libopenblas.so.0", "n <= 512"
+  // needs_cuda | needs_feature | needs_gpus | needs_library | needs_memory | needs_permission | needs_model |
+  // beyond_up_to
+  std::string reason;
+  std::string need;  // "avx2", "libopenblas.so.0", "n <= 512"
 };
 
 struct Spread {                       // of one quantity over the rounds
@@ -47,14 +49,9 @@ struct PredictionScore {
   std::optional<bool> held;
 };
 
-struct Metric {
-  double value = 0;
-  std::string better;  // "higher" | "lower"
-};
-
 struct VariantRecord {
   std::string id;
-  std::string kind;  // baseline | optimized | library
+  std::string kind;  // baseline | optimized | library | engine
   std::string idea;
   std::vector<std::string> techniques;
   int threads    = 1;
@@ -105,9 +102,10 @@ struct ExperimentRecord {
   Outcome status       = Outcome::ok;  // the worst of its variants
   std::optional<Skip> skip;
   std::string detail;
-  std::string source_hash;  // of the experiment's folder; a changed one makes a record stale
+  std::string source_hash;  // lab/source_hash.h; a changed one makes a record stale
   std::vector<std::string> catalog;
-  double seconds = 0;  // it took
+  std::string group;   // comparison group; empty: none
+  double seconds = 0;  // spent on the experiment
   std::vector<PointRecord> points;
 };
 
@@ -127,8 +125,6 @@ Result<ExperimentRecord> experiment_from_json(const nlohmann::json& json);
 Result<RunRecord> run_from_json(const nlohmann::json& json);
 
 Result<RunRecord> read_run(const std::string& path);  // results.json, or a folder that holds one
-void write_file_whole(const std::string& path,
-                      std::string_view contents);  // temporary beside it, then rename
 
 // The summary that is committed under results/<machine>/: no raw samples, 64 quantiles, at most 16 KB.
 ExperimentRecord committed(ExperimentRecord experiment);

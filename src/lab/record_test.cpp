@@ -5,12 +5,10 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "core/expect.h"
+#include "core/atomic_file.h"
 #include "lab/json_text.h"
 
 namespace fathom::lab {
@@ -34,12 +32,6 @@ class Folder {
  private:
   fs::path path_;
 };
-
-std::string contents(const fs::path& path) {
-  std::ostringstream out;
-  out << std::ifstream(path).rdbuf();
-  return out.str();
-}
 
 RunRecord full_run() {
   VariantRecord baseline{.id = "naive", .kind = "baseline", .time_ns = Spread{1.3e5, 1.29e5, 1.31e5, 1.28e5}};
@@ -85,6 +77,7 @@ RunRecord full_run() {
                               .question    = "why \"tile\"?",
                               .source_hash = "0123456789abcdef",
                               .catalog     = {"memory-002"},
+                              .group       = "transpose",
                               .seconds     = 2.5,
                               .points      = {point}};
   return {.label       = "ch07",
@@ -112,6 +105,7 @@ TEST(Record, EveryFieldSurvivesWritingAndReading) {
   EXPECT_EQ(point.at.text("dtype"), "f32");
   EXPECT_EQ(point.at.real("theta"), 0.5);
   EXPECT_EQ(point.variants[2].skip->reason, "needs_cuda");
+  EXPECT_EQ(read->experiments[0].group, "transpose");
   EXPECT_EQ(json::parse(read->manifest)["argv"][1], "run");
 }
 
@@ -183,7 +177,7 @@ TEST(Record, BrokenFilesNameThePlace) {
 
 TEST(Record, ReadsAFileOrItsFolderAndSaysWhatIsWrongWithOthers) {
   const Folder folder;
-  write_file_whole((folder / "results.json").string(), json_text(to_json(full_run())));
+  write_file_atomically((folder / "results.json").string(), json_text(to_json(full_run())));
   EXPECT_TRUE(read_run(folder.string()));
   EXPECT_TRUE(read_run((folder / "results.json").string()));
 
@@ -191,34 +185,11 @@ TEST(Record, ReadsAFileOrItsFolderAndSaysWhatIsWrongWithOthers) {
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("absent.json"), std::string::npos);
   for (const char* broken : {"", "{\"schema\": \"fathom.res", "\0\0\0", "results"}) {
-    write_file_whole((folder / "broken.json").string(), broken);
+    write_file_atomically((folder / "broken.json").string(), broken);
     const auto run = read_run((folder / "broken.json").string());
     ASSERT_FALSE(run) << broken;
     EXPECT_NE(run.error().message.find("broken.json is not JSON"), std::string::npos) << run.error().message;
   }
-}
-
-TEST(WriteFileWhole, ReplacesMakesFoldersAndLeavesNothingBehind) {
-  const Folder folder;
-  const fs::path file = folder / "deep/er/file.txt";
-  write_file_whole(file.string(), "first, and longer");
-  write_file_whole(file.string(), "second");
-  EXPECT_EQ(contents(file), "second");
-  EXPECT_EQ(std::distance(fs::directory_iterator(file.parent_path()), fs::directory_iterator{}), 1);
-  write_file_whole(file.string(), "");
-  EXPECT_EQ(fs::file_size(file), 0u);
-}
-
-TEST(WriteFileWhole, FailureNamesTheFileAndKeepsTheOldOne) {
-  const Folder folder;
-  write_file_whole((folder / "plain").string(), "x");
-  try {
-    write_file_whole((folder / "plain/below").string(), "y");  // a file is no folder
-    FAIL() << "it wrote";
-  } catch (const SystemError& error) {
-    EXPECT_NE(std::string(error.what()).find("plain/below"), std::string::npos) << error.what();
-  }
-  EXPECT_EQ(contents(folder / "plain"), "x");
 }
 
 TEST(Committed, HoldsQuantilesInPlaceOfSamples) {

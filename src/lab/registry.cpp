@@ -10,7 +10,7 @@
 namespace fathom::lab {
 namespace {
 
-// Function-local, so that it exists before the first registration whatever the link order.
+// Function-local, so that it exists before the first registration in any link order.
 std::vector<ExperimentInfo>& all() {
   static std::vector<ExperimentInfo> experiments;
   return experiments;

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/experiment_info.h"
 
 namespace fathom::lab {
 

@@ -1,18 +1,20 @@
-// The shape "session", with a tiny echo server on a socket pair: started, replayed against, drained, stopped.
-#include "lab/session.h"
-
+// Experiments with sessions: a tiny echo server on a socket pair is started, replayed against, drained and
+// stopped.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
 #include <thread>
 
 #include "core/rng.h"
+#include "lab/experiment.h"
+#include "lab/measure_session.h"
 
 namespace fathom::lab {
 namespace {
 
-class Collect final : public Events {
+class CollectSession final : public Events {
  public:
   void phase(std::string_view, std::string_view, double) override {}
   void point(const PointRecord& point) override { points.push_back(point); }
@@ -72,8 +74,8 @@ class Echo final : public Session {
   std::thread server_;
 };
 
-PointRecord measure_one(const SessionExperiment& experiment) {
-  Collect events;
+PointRecord measure_one(const Experiment<Session>& experiment) {
+  CollectSession events;
   MeasureOptions options;
   options.run.seed = 3;
   measure_session(info_of(experiment), options, events);
@@ -103,7 +105,7 @@ TEST(Session, SixPairedReplaysWithTheRangeAsInterval) {
   EXPECT_EQ(point.variants[1].metrics.at("messages").value, 8);
 }
 
-// Answers `asked` requests with their seed, but turns every `refuses`th away; pretends to a time.
+// Answers eight requests with numbers of the seed, refuses every `refuses`th, and reports an invented time.
 class Clerk final : public Session {
  public:
   explicit Clerk(double first_ns, int refuses = 0, int64_t error = 0)
@@ -126,8 +128,8 @@ class Clerk final : public Session {
   int64_t error_, first_ = 0;
 };
 
-SessionVariant clerk(const std::string& id, double first_ns, int refuses = 0, int64_t error = 0,
-                     Prediction prediction = {}) {
+Variant<Session> clerk(const std::string& id, double first_ns, int refuses = 0, int64_t error = 0,
+                       Prediction prediction = {}) {
   return {.id         = id,
           .start      = [=](const Point&) { return std::make_unique<Clerk>(first_ns, refuses, error); },
           .idea       = "",
@@ -175,10 +177,10 @@ TEST(Session, WhatThisMachineLacksIsATypedSkip) {
 }
 
 TEST(Session, AQuickRunHasThreeRounds) {
-  Collect events;
+  CollectSession events;
   MeasureOptions options;
   options.run.quick = true;
-  const SessionExperiment experiment{.question = "How many?", .variants = {clerk("a", 1), clerk("b", 1)}};
+  const Experiment<Session> experiment{.question = "How many?", .variants = {clerk("a", 1), clerk("b", 1)}};
   measure_session(info_of(experiment), options, events);
   EXPECT_EQ(events.points.at(0).rounds, 3);
   EXPECT_EQ(events.points.at(0).variants[1].samples_ns.size(), 3u);

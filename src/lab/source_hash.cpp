@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <array>
+#include <algorithm>
 #include <fstream>
 #include <memory>
-#include <regex>
-#include <set>
 #include <sstream>
+#include <utility>
 
 #include "core/expect.h"
 
@@ -23,7 +22,7 @@ bool is_source(const fs::path& file) {
          !stem.ends_with("_test");
 }
 
-std::string read(const fs::path& file) {
+std::string read_file(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw SystemError(fmt::format("cannot read {}, whose hash was asked for", file.string()));
   std::ostringstream text;
@@ -31,7 +30,7 @@ std::string read(const fs::path& file) {
   return text.str();
 }
 
-// A header stands for its implementations: rmsnorm.h for rmsnorm_cpu.cpp and rmsnorm.cu.
+// A header stands for its implementations: a.h for a_cpu.cpp and a.cu.
 void add_with_implementations(const fs::path& header, std::set<fs::path>& files) {
   const std::string stem = header.stem().string();
   for (const auto& entry : fs::directory_iterator(header.parent_path())) {
@@ -40,46 +39,70 @@ void add_with_implementations(const fs::path& header, std::set<fs::path>& files)
   }
 }
 
-void add_includes(const fs::path& root, const fs::path& file, std::set<fs::path>& files) {
-  static const std::regex include(R"(^[ \t]*#[ \t]*include[ \t]*"([^"]+)\")", std::regex::multiline);
-  const std::string text = read(file);
-  for (std::sregex_iterator match(text.begin(), text.end(), include), end; match != end; ++match) {
-    const std::string name = (*match)[1];
-    if (name.starts_with("kernels/")) {
-      if (const fs::path header = root / "src" / name; fs::exists(header))
-        add_with_implementations(header, files);
-      continue;
-    }
-    for (const fs::path& header : {file.parent_path() / name, root / name})
-      if (fs::exists(header)) {
-        const std::string place = fs::relative(header, root / "experiments").generic_string();
-        if (!place.starts_with("..")) add_with_implementations(fs::weakly_canonical(header), files);
-        break;
-      }
-  }
+void add_folder(const fs::path& folder, std::set<fs::path>& files) {
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && is_source(entry.path())) files.insert(entry.path());
 }
+
+bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> folders) {
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](std::string_view folder) { return name.starts_with(folder); });
+}
+
+bool is_harness(std::string_view name) { return starts_with_any(name, {"lab/", "measure/", "machine/"}); }
 
 }  // namespace
 
-std::string hash_sources(const fs::path& given_root, const std::string& folder) {
-  const fs::path root = fs::weakly_canonical(given_root);
-  std::set<fs::path> files, followed;
-  for (const auto& entry : fs::directory_iterator(root / folder))
-    if (entry.is_regular_file() && is_source(entry.path())) files.insert(entry.path());
-  while (followed.size() < files.size())
-    for (const fs::path& file : std::set(files))
-      if (followed.insert(file).second) add_includes(root, file, files);
+SourceHasher::SourceHasher(const fs::path& root) : root_(fs::weakly_canonical(root)) {}
 
+const SourceTokens& SourceHasher::tokens(const fs::path& file) {
+  const auto [place, added] = tokens_.try_emplace(file);
+  if (added) place->second = tokens_of(read_file(file));
+  return place->second;
+}
+
+std::set<fs::path> SourceHasher::files_of(const std::string& folder) {
+  std::set<fs::path> files;
+  add_folder(root_ / folder, files);
+  bool engine = false;
+  for (size_t before = 0; before < files.size();) {  // until a pass finds nothing new
+    before = files.size();
+    for (const fs::path& file : std::set(files))
+      for (const std::string& name : tokens(file).quoted_includes) {
+        if (name.starts_with("engine/") && fs::exists(root_ / "src/engine") && !std::exchange(engine, true))
+          add_folder(root_ / "src/engine", files);
+        if (const fs::path header = root_ / "src" / name; fs::exists(header)) {
+          if (engine ? !is_harness(name) : starts_with_any(name, {"kernels/", "model/", "load/"}))
+            add_with_implementations(header, files);
+          continue;
+        }
+        for (const fs::path& header : {file.parent_path() / name, root_ / name})
+          if (fs::exists(header)) {
+            const std::string place = fs::relative(header, root_ / "experiments").generic_string();
+            if (!place.starts_with("..")) add_with_implementations(fs::weakly_canonical(header), files);
+            break;
+          }
+      }
+  }
+  return files;
+}
+
+std::string SourceHasher::hash(const std::string& folder) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(state.get());
-  for (const fs::path& file : files) {
+  for (const fs::path& file : files_of(folder)) {
     // Lengths first, so that no text can pass for another split of names and contents.
-    const std::string name = fs::relative(file, root).generic_string(), text = read(file);
-    const std::string head = fmt::format("{} {} {}\n", name.size(), text.size(), name);
+    const std::string name  = fs::relative(file, root_).generic_string();
+    const std::string& text = tokens(file).text;
+    const std::string head  = fmt::format("{} {} {}\n", name.size(), text.size(), name);
     XXH3_64bits_update(state.get(), head.data(), head.size());
     XXH3_64bits_update(state.get(), text.data(), text.size());
   }
   return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+}
+
+std::string hash_sources(const fs::path& root, const std::string& folder) {
+  return SourceHasher(root).hash(folder);
 }
 
 }  // namespace fathom::lab

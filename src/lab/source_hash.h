@@ -4,16 +4,37 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "lab/source_tokens.h"
+
 namespace fathom::lab {
 
-// 16 hexadecimal digits (XXH3, 64 bits) of an experiment's sources: every .cpp, .h, .cu, .cuh file of the
-// folder, by name and contents, and those of experiments/ and src/kernels/ that they include, with the
-// kernels' implementations beside the header. Tests and notes do not count: they do not change a measurement.
-// `folder` is relative to `root`: "experiments/ch07_memory_access/transpose_cpu".
+// 16 hexadecimal digits (XXH3, 64 bits) of an experiment's sources, as the compiler sees them (tokens, see
+// lab/source_tokens.h): every .cpp, .h, .cu and .cuh file of the folder, by name and tokens, and what they
+// include of experiments/, src/kernels/, src/model/ and src/load/, each header with its implementations
+// beside it. An experiment that includes the engine has all of src/engine, with everything that includes of
+// src/. The harness itself (src/lab, src/measure, src/machine) does not count, nor do tests and notes: they
+// do not change what is measured. `folder` is relative to `root`:
+// "experiments/ch07_memory_access/transpose_cpu".
 std::string hash_sources(const std::filesystem::path& root, const std::string& folder);
+
+// The same for many folders: every file is read once.
+class SourceHasher {
+ public:
+  explicit SourceHasher(const std::filesystem::path& root);
+  std::string hash(const std::string& folder);
+
+ private:
+  const SourceTokens& tokens(const std::filesystem::path& file);
+  std::set<std::filesystem::path> files_of(const std::string& folder);
+
+  std::filesystem::path root_;
+  std::map<std::filesystem::path, SourceTokens> tokens_;
+};
 
 // As of the build; empty for a folder it does not know.
 std::string_view source_hash(std::string_view folder);

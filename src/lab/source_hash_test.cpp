@@ -50,31 +50,66 @@ TEST_F(SourceHashTest, ChangesWithSourcesOnly) {
   EXPECT_EQ(hash(), before);
 }
 
-TEST_F(SourceHashTest, FollowsKernelsAndNeighbouringHeaders) {
-  write("src/kernels/rmsnorm.h", "void rmsnorm();\n");
-  write("src/kernels/rmsnorm_cpu.cpp", "// one\n");
-  write("src/kernels/rmsnormal.cpp", "// another kernel\n");
-  write("src/core/view.h", "// core\n");
-  write("experiments/ch07_memory/shared.h", "// one\n");
-  write("experiments/ch07_memory/x/x.h",
-        "#include \"kernels/rmsnorm.h\"\n  #  include \"../shared.h\"\n#include \"core/view.h\"\n");
+TEST_F(SourceHashTest, DoesNotChangeWithCommentsAndFormat) {
   const std::string before = hash();
-  write("src/kernels/rmsnormal.cpp", "// changed\n");
-  write("src/kernels/rmsnorm_test.cpp", "// changed\n");
-  write("src/core/view.h", "// changed\n");
+  write("experiments/ch07_memory/x/x.h", "// what b is\nint\n  b;  // small\n");
   EXPECT_EQ(hash(), before);
-  write("src/kernels/rmsnorm_cpu.cpp", "// two\n");
+  write("experiments/ch07_memory/x/x.h", "int b = 1;\n");
+  EXPECT_NE(hash(), before);
+}
+
+TEST_F(SourceHashTest, FollowsKernelsAndNeighbouringHeaders) {
+  write("src/kernels/norm/rmsnorm.h", "void rmsnorm();\n");
+  write("src/kernels/norm/rmsnorm_cpu.cpp", "int one;\n");
+  write("src/kernels/rmsnormal.cpp", "int another_kernel;\n");
+  write("src/core/view.h", "int core;\n");
+  write("experiments/ch07_memory/shared.h", "int one;\n");
+  write("experiments/ch07_memory/x/x.h",
+        "#include \"kernels/norm/rmsnorm.h\"\n  #  include \"../shared.h\"\n#include \"core/view.h\"\n");
+  const std::string before = hash();
+  write("src/kernels/rmsnormal.cpp", "int changed;\n");
+  write("src/kernels/norm/rmsnorm_test.cpp", "int changed;\n");
+  write("src/core/view.h", "int changed;\n");
+  EXPECT_EQ(hash(), before);
+  write("src/kernels/norm/rmsnorm_cpu.cpp", "int two;\n");
   const std::string kernel = hash();
   EXPECT_NE(kernel, before);
-  write("experiments/ch07_memory/shared.h", "// two\n");
+  write("experiments/ch07_memory/shared.h", "int two;\n");
   const std::string shared = hash();
   EXPECT_NE(shared, kernel);
-  write("experiments/ch07_memory/shared_alone.cpp", "// one\n");
+  write("experiments/ch07_memory/shared_alone.cpp", "int one;\n");
   const std::string implemented = hash();
   EXPECT_NE(implemented, shared);
-  write("experiments/ch07_memory/shared_alone_test.cpp", "// a test\n");
-  write("experiments/ch07_memory/sharedness.cpp", "// another\n");
+  write("experiments/ch07_memory/shared_alone_test.cpp", "int a_test;\n");
+  write("experiments/ch07_memory/sharedness.cpp", "int another;\n");
   EXPECT_EQ(hash(), implemented);
+}
+
+TEST_F(SourceHashTest, FollowsTheWholeEngineWhereOneFileIncludesIt) {
+  write("experiments/session.h", "#include \"engine/config.h\"\n#include \"load/statistics.h\"\n");
+  write("experiments/session.cpp", "int session;\n");
+  write("src/engine/config.h", "int config;\n");
+  write("src/engine/scheduler.cpp", "#include \"model/rope.h\"\n#include \"measure/clock.h\"\n");
+  write("src/engine/scheduler_test.cpp", "int test;\n");
+  write("src/model/rope.h", "#include \"core/pool.h\"\n");
+  write("src/model/rope.cpp", "int rope;\n");
+  write("src/model/other.cpp", "int other;\n");
+  write("src/core/pool.h", "int pool;\n");
+  write("src/measure/clock.h", "int clock;\n");
+  write("src/load/statistics.h", "int statistics;\n");
+  write("experiments/ch07_memory/x/x.h", "#include \"experiments/session.h\"\n");
+  std::string present = hash();
+  for (const char* counts : {"src/engine/config.h", "src/engine/scheduler.cpp", "src/model/rope.cpp",
+                             "src/core/pool.h", "src/load/statistics.h", "experiments/session.cpp"}) {
+    std::ofstream(root_ / counts, std::ios::app) << "int changed;\n";
+    EXPECT_NE(hash(), present) << counts;
+    present = hash();
+  }
+  for (const char* does_not :
+       {"src/engine/scheduler_test.cpp", "src/model/other.cpp", "src/measure/clock.h"}) {
+    std::ofstream(root_ / does_not, std::ios::app) << "int changed;\n";
+    EXPECT_EQ(hash(), present) << does_not;
+  }
 }
 
 TEST_F(SourceHashTest, DoesNotDependOnWhereTheTreeLies) {

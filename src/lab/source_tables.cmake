@@ -1,6 +1,6 @@
 # Compiles into fathom_lab what lab/source_hash.h declares. The program that writes the tables is run by every build
 # (milliseconds); it touches its output only when a source, a table of experiments/ or the commit changed.
-add_executable(write_source_tables write_source_tables.cpp source_hash.cpp)
+add_executable(write_source_tables write_source_tables.cpp source_hash.cpp source_tokens.cpp)
 target_link_libraries(write_source_tables PRIVATE fathom_flags fathom_core fmt::fmt PkgConfig::xxhash)
 set_target_properties(write_source_tables PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
 
@@ -14,4 +14,5 @@ add_custom_target(source_tables
   COMMENT "Hashing the sources of experiments"
   VERBATIM)
 target_sources(fathom_lab PRIVATE ${source_tables})
+set_source_files_properties(${source_tables} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # it changes with every commit
 add_dependencies(fathom_lab source_tables)

@@ -1,31 +1,36 @@
-// From samples to the numbers of a record.
+// Computes the numbers of a record from samples.
 #pragma once
 
 #include <vector>
 
-#include "lab/defence.h"
+#include "lab/experiment_info.h"
 #include "lab/record.h"
+#include "lab/verified_call.h"
 
 namespace fathom::lab {
 
-// Sets time, quantiles and the rates that follow from the declared work.
+// Sets the time, its quantiles, and the rates at which the declared work was done.
 void set_time(VariantRecord& record, const std::vector<double>& samples_ns);
 // Sets ratio and verdict; INCONCLUSIVE, without a ratio, where there are too few independent rounds for the
 // confidence.
 void set_ratio(VariantRecord& record, const std::vector<double>& log_ratios, double confidence);
-// The same comparison in cycles of a GPU's clock: where it differs from the one in time, the clock moved.
+// The same comparison in cycles of a GPU's clock. It differs from the one in time where the clock changed.
 void set_ratio_in_cycles(VariantRecord& record, const std::vector<double>& log_ratios);
-// What was caught has no time: a wrong answer is not a fast one.
+// A variant that was caught gets no time: a wrong answer is not a fast one.
 void set_caught(VariantRecord& record, const Caught& caught);
 // ln(baseline time / time), round by round.
 std::vector<double> log_ratios(const std::vector<double>& base, const std::vector<double>& samples);
+
+// Whether what was predicted held. A record without the ratio or share it is about gets the text alone.
+void score_prediction(VariantRecord& record, const Prediction& prediction);
+void score_predictions(const ExperimentInfo& experiment, PointRecord& point);  // of all variants
 
 // For rounds that were not sampled by a TimedPoint: times and ratios of point.variants[v] from samples_ns[v];
 // the first variant is the baseline. Variants that are not ok keep their outcome and get no time.
 enum class RatioInterval {
   order_statistics,
-  range
-};  // range: min..max of the paired ratios, for a handful of rounds
+  range,  // min..max of the paired ratios, for a handful of rounds
+};
 void set_times_and_ratios(PointRecord& point, const std::vector<std::vector<double>>& samples_ns,
                           RatioInterval interval);
 

@@ -12,7 +12,7 @@
 namespace fathom::lab {
 namespace {
 
-std::vector<std::string> split(std::string_view text, char separator) {
+std::vector<std::string> split_target(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0;;) {
     const size_t end = text.find(separator, begin);
@@ -33,7 +33,7 @@ std::string canonical(std::string_view name) {
   return text;
 }
 
-// As people write it: "ch07:transpose_cpu".
+// As a person writes it: "ch07:transpose_cpu".
 std::string spoken(const std::string& id) {
   const size_t slash = id.rfind('/');
   return slash == std::string::npos ? id : id.substr(0, slash) + ":" + id.substr(slash + 1);
@@ -54,7 +54,7 @@ struct Match {
 
 class Resolver {
  public:
-  Resolver(const std::vector<ExperimentInfo>& experiments, const std::vector<Label>& labels)
+  Resolver(const std::vector<ExperimentInfo>& experiments, const std::vector<TargetLabel>& labels)
       : experiments_(experiments), labels_(labels) {}
 
   std::optional<Error> add(const std::string& name, Targets& targets, int depth = 0) {
@@ -74,8 +74,8 @@ class Resolver {
     if (no_variant) return no_variant;
 
     bool known = false;
-    for (const Label& label : labels_) {
-      if (!begins(split(wanted, '/'), split(canonical(label.name), '/'))) continue;
+    for (const TargetLabel& label : labels_) {
+      if (!begins(split_target(wanted, '/'), split_target(canonical(label.name), '/'))) continue;
       known = true;
       if (label.target.empty())
         targets.planned.push_back({label.name, label.skip, "planned with " + label.planned});
@@ -93,8 +93,8 @@ class Resolver {
   // `id` is the experiment's own or another name of it.
   static void match(const ExperimentInfo& experiment, const std::string& id, const std::string& wanted,
                     std::vector<Match>& matches, std::optional<Error>& no_variant) {
-    auto patterns    = split(wanted, '/');
-    const auto parts = split(id, '/');
+    auto patterns    = split_target(wanted, '/');
+    const auto parts = split_target(id, '/');
     Match found{&experiment, {}};
     std::string variant_pattern;
     if (patterns.size() == parts.size() + 1) {
@@ -146,7 +146,7 @@ class Resolver {
       names.push_back(bare);
       names.insert(names.end(), experiment.aliases.begin(), experiment.aliases.end());
     }
-    for (const Label& label : labels_) names.push_back(label.name);
+    for (const TargetLabel& label : labels_) names.push_back(label.name);
     std::string near = nearest(name, names);
     if (const auto bare = full.find(near); bare != full.end()) near = bare->second;
     if (near.empty()) return fmt::format("there is no target '{}'; `fathom list` shows what there is", name);
@@ -154,13 +154,13 @@ class Resolver {
   }
 
   const std::vector<ExperimentInfo>& experiments_;
-  const std::vector<Label>& labels_;
+  const std::vector<TargetLabel>& labels_;
 };
 
 }  // namespace
 
-Result<std::vector<Label>> parse_labels(std::string_view text) {
-  std::vector<Label> labels;
+Result<std::vector<TargetLabel>> parse_labels(std::string_view text) {
+  std::vector<TargetLabel> labels;
   try {
     const toml::table file   = toml::parse(text, std::string_view("labels.toml"));
     const toml::array* lines = file["label"].as_array();
@@ -170,10 +170,10 @@ Result<std::vector<Label>> parse_labels(std::string_view text) {
       const auto field         = [&](const char* name) {
         return entry ? (*entry)[name].value_or(std::string()) : std::string();
       };
-      Label label{.name    = field("name"),
-                  .target  = field("target"),
-                  .planned = field("planned"),
-                  .skip    = {field("skip"), field("need")}};
+      TargetLabel label{.name    = field("name"),
+                        .target  = field("target"),
+                        .planned = field("planned"),
+                        .skip    = {field("skip"), field("need")}};
       if (label.name.empty()) return Error{"labels.toml: a [[label]] has no name"};
       if (label.target.empty() == label.planned.empty())
         return Error{fmt::format("labels.toml: '{}' needs either a target or a plan", label.name)};
@@ -190,7 +190,7 @@ Result<std::vector<Label>> parse_labels(std::string_view text) {
 
 Result<Targets> resolve_targets(const std::vector<std::string>& names,
                                 const std::vector<ExperimentInfo>& experiments,
-                                const std::vector<Label>& labels) {
+                                const std::vector<TargetLabel>& labels) {
   Targets targets;
   if (names.empty()) {
     for (const ExperimentInfo& experiment : experiments) targets.selections.push_back({experiment.id, {}});
@@ -202,7 +202,7 @@ Result<Targets> resolve_targets(const std::vector<std::string>& names,
     if (auto error = resolver.add(name.substr(0, question), targets)) return *error;
     if (question == std::string::npos) continue;
     std::vector<Axis> axes;
-    for (const std::string& parameter : split(std::string_view(name).substr(question + 1), '&')) {
+    for (const std::string& parameter : split_target(std::string_view(name).substr(question + 1), '&')) {
       auto axis = parse_axis(parameter);
       if (!axis) return Error{fmt::format("target '{}': {}", name, axis.error().message)};
       axes.push_back(std::move(*axis));

@@ -1,4 +1,4 @@
-// What a person types to say what to run, resolved against the registry:
+// Targets as a person types them, resolved against the registry:
 //
 //   ch07                      every experiment of chapter 7 (ch7 is the same)
 //   ch07:transpose_cpu        one experiment (ch07/transpose_cpu is the same)
@@ -17,20 +17,20 @@
 #include <vector>
 
 #include "core/result.h"
-#include "lab/experiment.h"
+#include "lab/experiment_info.h"
 #include "lab/record.h"
-#include "lab/supervisor.h"
+#include "lab/run_options.h"
 
 namespace fathom::lab {
 
-// A line of labels.toml: a name that people know, and what it stands for.
-struct Label {
+// A line of labels.toml: a well-known name and the target it stands for.
+struct TargetLabel {
   std::string name;     // "ch10:cluster_multicast"
   std::string target;   // "ch10:cluster_multicast_gpu/multicast"; empty while planned
   std::string planned;  // where it will come: "ch10: thread-block clusters"
   Skip skip;            // why it does not run today
 };
-Result<std::vector<Label>> parse_labels(std::string_view toml);
+Result<std::vector<TargetLabel>> parse_labels(std::string_view toml);
 
 struct Planned {
   std::string label;
@@ -47,7 +47,7 @@ struct Targets {
 // No names: every experiment. An error names the nearest target there is.
 Result<Targets> resolve_targets(const std::vector<std::string>& names,
                                 const std::vector<ExperimentInfo>& experiments,
-                                const std::vector<Label>& labels);
+                                const std::vector<TargetLabel>& labels);
 
 // "ch07/transpose_cpu/padded?n=4096": the id of one result.
 std::string result_id(std::string_view experiment, std::string_view variant, const Point& at);
@@ -55,7 +55,7 @@ std::string result_id(std::string_view experiment, std::string_view variant, con
 // Insertions, deletions, substitutions and swaps of neighbours between two words.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, or nothing when none is near enough to be what was meant.
+// The candidate nearest to `word`; empty when none is near enough to be a misspelling of it.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace fathom::lab

@@ -7,8 +7,8 @@
 namespace fathom::lab {
 namespace {
 
-ExperimentInfo experiment(std::string id, std::vector<std::string> variants,
-                          std::vector<std::string> aliases = {}) {
+ExperimentInfo listed(std::string id, std::vector<std::string> variants,
+                      std::vector<std::string> aliases = {}) {
   ExperimentInfo info;
   info.id      = std::move(id);
   info.aliases = std::move(aliases);
@@ -21,13 +21,13 @@ ExperimentInfo experiment(std::string id, std::vector<std::string> variants,
 }
 
 const std::vector<ExperimentInfo> kExperiments = {
-    experiment("ch05/prefetch_reader", {"baseline", "double_buffered"}, {"ch5:optimized_storage_cpu"}),
-    experiment("ch07/gather_sorted", {"baseline", "sorted"}),
-    experiment("ch07/transpose_cpu", {"naive", "tiled", "tiled_1t"}),
-    experiment("ch09/matmul_cpu", {"naive", "tiled_1t", "tiled_all"}),
-    experiment("labs/hopper_matmul/gemm", {"baseline", "tma"}),
+    listed("ch05/prefetch_reader", {"baseline", "double_buffered"}, {"ch5:optimized_storage_cpu"}),
+    listed("ch07/gather_sorted", {"baseline", "sorted"}),
+    listed("ch07/transpose_cpu", {"naive", "tiled", "tiled_1t"}),
+    listed("ch09/matmul_cpu", {"naive", "tiled_1t", "tiled_all"}),
+    listed("labs/hopper_matmul/gemm", {"baseline", "tma"}),
 };
-const std::vector<Label> kLabels = {
+const std::vector<TargetLabel> kLabels = {
     {"ch10:cluster_multicast", "", "the clusters of ch10", {"needs_feature", "clusters"}},
     {"ch10:warp_roles", "", "the pipelines of ch10", {"needs_cuda", ""}},
     {"ch9:old_name", "ch09:matmul_cpu/tiled_1t", "", {}},
@@ -135,13 +135,13 @@ TEST(Labels, EveryOneIsATargetOrATypedPlan) {
   ASSERT_TRUE(labels) << labels.error().message;
   EXPECT_EQ(labels->size(), 63u);
   std::vector<ExperimentInfo> targets;  // stand-ins for what the table names
-  for (const Label& label : *labels)
+  for (const TargetLabel& label : *labels)
     if (!label.target.empty()) {
       std::string id = label.target;
       std::replace(id.begin(), id.end(), ':', '/');
-      targets.push_back(experiment(id, {"baseline"}));
+      targets.push_back(listed(id, {"baseline"}));
     }
-  for (const Label& label : *labels) {
+  for (const TargetLabel& label : *labels) {
     const auto found = resolve_targets({label.name}, targets, *labels);
     ASSERT_TRUE(found) << found.error().message;
     if (label.target.empty()) {

@@ -10,7 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "core/run_on.h"
+#include "core/cpu_affinity.h"
+#include "cuda/nvtx_range.h"
+#include "lab/devices.h"
+#include "lab/floor_check.h"
 #include "lab/summary.h"
 #include "measure/clock.h"
 #include "measure/interval.h"
@@ -31,7 +34,7 @@ constexpr int64_t kFewestWhenSlow  = 12;  // where 20 would take too long
 constexpr double kExtraWork        = 0.05;
 constexpr int kMostRedone          = 5;
 
-int64_t wall_ns() { return measure::now_ns(measure::Clock::wall); }
+int64_t wall_clock_ns() { return measure::now_ns(measure::Clock::wall); }
 
 std::map<std::string, double> to_map(const measure::Noise& noise) {
   std::map<std::string, double> map;
@@ -47,63 +50,10 @@ std::map<std::string, double> to_map(const measure::Noise& noise) {
 
 double median_of(const std::vector<double>& values) { return values.empty() ? 0 : measure::median(values); }
 
-uint64_t mix(uint64_t z) {  // splitmix64
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
-
 }  // namespace
 
-ThreadPool& Pools::of(int threads) {
-  if (threads == kAllThreads) threads = host_threads_;
-  auto& pool = pools_[threads];
-  if (!pool) pool = std::make_unique<ThreadPool>(ThreadPool::Options{.threads = threads, .cpus = cpus_});
-  return *pool;
-}
-
-uint64_t Seeds::next() { return mix(run_ + 0x9E3779B97F4A7C15ull * ++count_); }
-
-InputSets::InputSets(const ExperimentInfo& experiment, const Point& at, int count, Seeds& seeds)
-    : seeds_(seeds), histories_(count), checksums_(count) {
-  for (int set = 0; set < count; ++set) {
-    problems_.push_back(experiment.make(at));
-    if (set > 0) problems_[set]->read_through(*problems_[0]);
-    refill(set);
-  }
-}
-
-void InputSets::refill(int set) { refill_with(set, seeds_.next()); }
-
-void InputSets::refill_with(int set, uint64_t seed) {
-  SeedHistory& history = histories_[set];
-  if (history.present != 0 && history.present != seed) history.earlier.push_back(history.present);
-  history.present = seed;
-  problems_[set]->arena().fill(seed);
-  checksums_[set] = problems_[set]->arena().input_checksum();
-}
-
-int64_t InputSets::prepare(int variant, Context& context) {
-  const uint64_t seed = seeds_.next();
-  refill_with(0, seed);
-  for (SeedHistory& history : histories_) history.prepared = seed;
-  problems_[0]->arena().poison(0);
-  const int64_t start = wall_ns();
-  problems_[0]->prepare(variant, context);
-  const int64_t elapsed = wall_ns() - start;
-  for (int set = 1; set < size(); ++set) problems_[set]->bind(variant, *problems_[0]);
-  refill(0);
-  return elapsed;
-}
-
-std::optional<Caught> InputSets::overlap() {
-  for (auto& problem : problems_)
-    if (const auto found = problem->arena().overlap()) return Caught{Outcome::wrong, "overlap", *found};
-  return std::nullopt;
-}
-
 TimedPoint::TimedPoint(const ExperimentInfo& experiment, const MeasureOptions& options, const Point& at,
-                       Pools& pools, Seeds& seeds, Events& events, double budget_s)
+                       ThreadPools& pools, Seeds& seeds, Events& events, double budget_s)
     : experiment_(experiment),
       options_(options),
       at_(at),
@@ -111,7 +61,7 @@ TimedPoint::TimedPoint(const ExperimentInfo& experiment, const MeasureOptions& o
       seeds_(seeds),
       events_(events),
       budget_s_(budget_s),
-      stopwatch_(make_stopwatch(experiment, pools.cpus())) {}
+      timer_(make_sample_timer(experiment, pools.cpus())) {}
 
 PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
   events_.phase("", "prepare", 0);
@@ -145,12 +95,12 @@ PointRecord TimedPoint::run_once(std::vector<VariantRecord> records) {
 // Threads that a library starts here are free to run anywhere.
 void TimedPoint::prepare(Entry& entry) {
   events_.phase(entry.name, "prepare", 0);
-  std::optional<RunOn> free;
+  std::optional<ScopedAffinity> free;
   if (info(entry).kind == Kind::library) free.emplace(pools_.cpus());
   Context on   = context(entry);
   entry.caught = guarded([&] {
     entry.prepare_ns = sets_->prepare(entry.variant, on);
-    stopwatch_->finish();
+    timer_->finish();
   });
 }
 
@@ -177,21 +127,12 @@ void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
   for (const int threads : thread_counts) {
     entries_.push_back(
         {.role = Role::control, .variant = static_cast<int>(controls_.size()), .name = "control"});
-    const Cost cost = (*sets_)[0].cost();
-    controls_.push_back(
-        experiment_.backend == Backend::cuda
-            ? gpu_control(experiment_.limit, cost, working_set())
-            : cpu_control(experiment_.limit, cost, working_set(), threads, pools_.of(threads)));
+    const Cost cost     = (*sets_)[0].cost();
+    const int64_t bytes = working_set(experiment_, (*sets_)[0]);
+    controls_.push_back(experiment_.backend == Backend::cuda
+                            ? gpu_control(experiment_.limit, cost, bytes, *device_of(experiment_))
+                            : cpu_control(experiment_.limit, cost, bytes, threads, pools_.of(threads)));
   }
-}
-
-// What a call touches: no more than the arena holds, nor than it must move where memory is the subject.
-int64_t TimedPoint::working_set() {
-  const Problem& problem = (*sets_)[0];
-  const Cost cost        = problem.cost();
-  const int64_t held     = problem.arena().input_bytes() + problem.arena().output_bytes();
-  if (cost.working_set > 0) return cost.working_set;
-  return experiment_.limit == Limit::memory ? std::min(held, cost.read + cost.written) : held;
 }
 
 void TimedPoint::prepare_and_warm_up() {
@@ -199,21 +140,21 @@ void TimedPoint::prepare_and_warm_up() {
     if (entry.role == Role::control || !entry.alive()) continue;
     if (entry.role == Role::variant && info(entry).has_prepare) prepare(entry);
     if (&entry == &entries_[baseline_] && entry.alive()) {
-      // Not before a first call of its own has loaded what there is to load.
+      // The first call loads the kernels; then the clock settles.
       sample(entry, 1, 0, false, false);
       Context on = context(entry);
       if (entry.alive())
-        entry.caught = guarded([&] { stopwatch_->settle([&] { (*sets_)[0].call(entry.variant, on); }); });
+        entry.caught = guarded([&] { timer_->settle([&] { (*sets_)[0].call(entry.variant, on); }); });
       entry.forget_samples();
       if (!entry.alive()) continue;
     }
-    // Verified calls on every set until two in a row agree within 10 %: caches, pages and a library's pool
-    // are warm.
+    // Verified calls on every set until two in a row agree within 10 %. Then caches, pages and a library's
+    // pool are warm.
     phase_                 = "warm up";
     double last            = 0;
     const int64_t at_least = options_.run.warmup >= 0 ? options_.run.warmup : sets_->size();
     const int64_t at_most  = options_.run.warmup >= 0 ? options_.run.warmup : 20;
-    const int64_t began    = wall_ns();
+    const int64_t began    = wall_clock_ns();
     for (int64_t call = 0; call < std::max<int64_t>(1, at_most) && entry.alive(); ++call) {
       sample(entry, 1, static_cast<int>(call % sets_->size()), call < sets_->size(), false);
       if (!entry.alive()) break;
@@ -221,12 +162,12 @@ void TimedPoint::prepare_and_warm_up() {
       entry.warm_ns     = call == 0 ? now : std::min(entry.warm_ns, now);
       const bool steady = std::abs(now - last) < 0.1 * now;
       last              = now;
-      if (call + 1 >= at_least && (steady || wall_ns() - began > 300'000'000)) break;
+      if (call + 1 >= at_least && (steady || wall_clock_ns() - began > 300'000'000)) break;
     }
     entry.forget_samples();
   }
   if (baseline_ >= 0 && !entries_[baseline_].alive()) {
-    // Without its baseline the point has no ratios; the clone would fail alike.
+    // Without its baseline the point has no ratios; the clone would fail the same way.
     for (Entry& entry : entries_)
       if (entry.role == Role::clone) entry.caught = entries_[baseline_].caught;
   }
@@ -236,8 +177,8 @@ void TimedPoint::calibrate() {
   if (options_.run.iterations > 0) {
     calls_ = options_.run.iterations;
   } else if (experiment_.cache != Cache::cold && !options_.run.cold_start) {
-    // Twice, the second time from samples of the length that the first time found: a lone call runs colder
-    // than a row.
+    // Twice, the second time with samples of the length found first: a single call runs colder than several
+    // in a row.
     for (int pass = 0; pass < 2; ++pass) {
       double fastest = std::numeric_limits<double>::max(), sum = 0;
       for (const Entry& entry : entries_) {
@@ -247,9 +188,9 @@ void TimedPoint::calibrate() {
       }
       if (sum == 0) break;
       // Long enough for the clock in the fastest variant, short enough for 40 rounds of all.
-      const double wanted = std::ceil(stopwatch_->epoch_ns() / std::max(fastest, 1.0));
+      const double wanted = std::ceil(timer_->epoch_ns() / std::max(fastest, 1.0));
       calls_              = static_cast<int64_t>(std::max(1.0, std::min(wanted, budget_s_ * 1e9 / 40 / sum)));
-      calls_              = std::min(calls_, stopwatch_->most_calls());
+      calls_              = std::min(calls_, timer_->most_calls());
       if (calls_ == 1 || pass == 1) break;
       for (Entry& entry : entries_) {
         if (entry.role == Role::control || !entry.alive()) continue;
@@ -275,13 +216,16 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   nonce_ = (nonce_ + 1) & 0xFFFF;
   for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
   if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
-  const Stopwatch::Reading reading = stopwatch_->time(
-      info(entry), on.pool,
-      [&] {
-        for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
-        if (entry.role == Role::heavier_clone) stopwatch_->extra_work(extra_ns_);
-      },
-      !entry.called);
+  const SampleTimer::Reading reading = [&] {
+    const NvtxRange range(info(entry).id.c_str());
+    return timer_->time(
+        info(entry), on.pool,
+        [&] {
+          for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
+          if (entry.role == Role::heavier_clone) timer_->extra_work(extra_ns_);
+        },
+        !entry.called);
+  }();
   entry.called     = true;
   const auto share = static_cast<double>(calls);
   entry.clock_ns.push_back(reading.clock_ns / share);
@@ -319,20 +263,20 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   if (look && timed) ++entry.checked;
 }
 
-// Pairs of calls on one set: inputs never seen before, then the very same again, refilled and checked in the
-// same way both times, so that both find the host's caches alike. An honest call takes the same time; a memo
-// answers the second from what it kept.
+// Pairs of calls on one set: new inputs, then the same inputs again. Both times they are refilled and checked
+// in the same way, so that both calls find the same state of the host's caches. An honest call takes the same
+// time; a memo answers the second call from its store.
 void TimedPoint::compare_fresh_with_repeated() {
   constexpr int kPairs         = 7;
   constexpr double kBudgetNs   = 0.4e9;
   constexpr double kSuspicious = 1.5, kNearlyEvery = 1.2;
-  if (calls_ == 1 && experiment_.cache != Cache::hot)
-    return;  // every timed call gets values of its own anyway
+  // With one call a sample every timed call has inputs of its own.
+  if (calls_ == 1 && experiment_.cache != Cache::hot) return;
   for (Entry& entry : entries_) {
     if (entry.role != Role::variant || !entry.alive()) continue;
     phase_ = "compare fresh with repeated inputs";
     std::vector<double> ratios;
-    const int64_t began = wall_ns();
+    const int64_t began = wall_clock_ns();
     while (ratios.size() < kPairs && entry.alive()) {
       const uint64_t seed = seeds_.next();
       sets_->refill_with(0, seed);
@@ -342,12 +286,12 @@ void TimedPoint::compare_fresh_with_repeated() {
       if (!entry.alive()) break;
       const size_t n = entry.wall_ns.size();
       ratios.push_back(entry.wall_ns[n - 2] / entry.wall_ns[n - 1]);
-      if (ratios.size() >= 5 && wall_ns() - began > kBudgetNs) break;
+      if (ratios.size() >= 5 && wall_clock_ns() - began > kBudgetNs) break;
     }
     entry.forget_samples();
-    entry.checked = entry.elements = 0;  // these calls were checked, but no time of theirs is reported
+    entry.checked = entry.elements = 0;  // these calls are not among the timed ones
     if (!entry.alive()) continue;
-    // All but one: on a busy machine a repeated call can be interrupted too.
+    // All pairs but one: on a busy machine a repeated call can be interrupted too.
     const auto slower =
         std::count_if(ratios.begin(), ratios.end(), [](double r) { return r > kNearlyEvery; });
     if (slower + 1 >= std::ssize(ratios) && median_of(ratios) > kSuspicious)
@@ -375,7 +319,7 @@ bool TimedPoint::enough_checked() const {
   });
 }
 
-// One series for each entry that is compared with the baseline.
+// The log ratios of each entry that is compared with the baseline.
 std::vector<std::vector<double>> TimedPoint::compared_series() const {
   std::vector<std::vector<double>> series;
   for (const Entry& entry : entries_)
@@ -418,18 +362,19 @@ void TimedPoint::run_rounds() {
   const bool quick            = options_.run.quick;
   const int64_t cap           = options_.run.repeat > 0 ? options_.run.repeat : quick ? 40 : 400;
   const int64_t fewest        = std::min(cap, kFewestRounds);
-  const int64_t began         = wall_ns();
-  const auto elapsed_s        = [&] { return static_cast<double>(wall_ns() - began) * 1e-9; };
+  const int64_t began         = wall_clock_ns();
+  const auto elapsed_s        = [&] { return static_cast<double>(wall_clock_ns() - began) * 1e-9; };
   const measure::Noise before = measure::read_noise();
   const uint64_t order_seed   = seeds_.next();
   double refill_share         = 0;  // of a round, when every set is refilled
   int redone                  = 0;  // rounds in which the device was throttled
   for (rounds_ = 0; rounds_ < cap;) {
-    const int64_t round_began = wall_ns();
+    const int64_t round_began = wall_clock_ns();
     const int first_set       = static_cast<int>(rounds_ % sets_->size());
     const bool all_sets       = calls_ > 1 && refill_share < 0.1;
     for (int s = 0; s < (all_sets ? sets_->size() : 1); ++s) sets_->refill((first_set + s) % sets_->size());
-    const double refill_ns = static_cast<double>(wall_ns() - round_began) * (all_sets ? 1 : sets_->size());
+    const double refill_ns =
+        static_cast<double>(wall_clock_ns() - round_began) * (all_sets ? 1 : sets_->size());
 
     for (const int e : measure::round_order(static_cast<int>(entries_.size()), rounds_, order_seed)) {
       Entry& entry = entries_[e];
@@ -441,12 +386,12 @@ void TimedPoint::run_rounds() {
         entry.rates.push_back(controls_[entry.variant]->sample());
         continue;
       }
-      // Which calls are verified is decided here, round by round: often at first, then now and then.
+      // Decides which calls are verified: every second one at first, then one of 16.
       const bool look =
           entry.role == Role::variant && seeds_.next() % (entry.checked < kTimedChecks ? 2 : 16) == 0;
       sample(entry, calls_, first_set, look, true);
     }
-    if (stopwatch_->throttled() && redone < kMostRedone) {
+    if (timer_->throttled() && redone < kMostRedone) {
       for (Entry& entry : entries_) {
         if (entry.role == Role::control)
           entry.rates.pop_back();
@@ -458,7 +403,7 @@ void TimedPoint::run_rounds() {
       continue;
     }
     ++rounds_;
-    refill_share = refill_ns / static_cast<double>(wall_ns() - round_began);
+    refill_share = refill_ns / static_cast<double>(wall_clock_ns() - round_began);
     if (!entries_[baseline_].alive()) {
       stopped_ = "baseline failed";
       break;
@@ -482,7 +427,7 @@ void TimedPoint::run_rounds() {
   }
   if (stopped_.empty()) stopped_ = "rounds";
   noise_ = to_map(measure::growth(before, measure::read_noise()));
-  noise_.merge(stopwatch_->telemetry());
+  noise_.merge(timer_->telemetry());
   if (redone > 0) noise_["throttled_rounds_redone"] = redone;
   int late = 0;
   for (const Entry& entry : entries_) late += entry.late;
@@ -509,7 +454,7 @@ void TimedPoint::compare_whole_outputs() {
                      }});
     (*sets_)[0].check(checker);
     for (const Finding& finding : checker.findings()) {
-      // Both sides may err by the tolerance, and the largest tolerance was seen on a sample only.
+      // Both sides may be off by the tolerance, and the largest tolerance is known of a sample only.
       const double allowed = 8 * std::max(entry.largest_tolerance[finding.output],
                                           entries_[baseline_].largest_tolerance[finding.output]);
       if (finding.nans > 0 || finding.max_error > allowed)
@@ -522,42 +467,32 @@ void TimedPoint::compare_whole_outputs() {
   }
 }
 
-std::optional<double> TimedPoint::floor_of(const Cost& cost, int threads) {
-  if (experiment_.backend == Backend::cuda) return gpu_floor_ns(cost, working_set());
-  return floor_ns(cost, working_set(), threads);
-}
-
 void TimedPoint::check_floors() {
-  const Cost cost = (*sets_)[0].cost();
   for (Entry& entry : entries_) {
     if (entry.role != Role::variant || !entry.alive() || entry.clock_ns.empty()) continue;
-    const auto floor = floor_of(cost, pools_.of(info(entry).threads).threads());
-    if (!floor) continue;
-    double best = median_of(entry.wall_ns);
-    if (best >= 0.9 * *floor) continue;
-    // Once more before we call it impossible: the first time may have been the machine's hiccup, or the floor
-    // too high.
-    phase_ = "probe again";
-    std::vector<double> again;
-    for (int i = 0; i < 5 && entry.alive(); ++i) {
-      sample(entry, calls_, i % sets_->size(), false, true);
-      again.push_back(entry.wall_ns.back());
-      entry.forget_last_sample();
-    }
-    double seen = 0;
+    const int threads = pools_.of(info(entry).threads).threads();
+    double fastest    = 0;
     for (const Entry& control : entries_)
       if (control.role == Role::control && !control.rates.empty() &&
-          (experiment_.backend == Backend::cuda ||
-           controls_[control.variant]->threads() >= pools_.of(info(entry).threads).threads()))
-        seen = std::max(seen, *std::max_element(control.rates.begin(), control.rates.end()));
-    double limit = *floor;
-    if (seen > 0) limit = std::min(limit, controls_[0]->limit_ns(seen));
-    if (median_of(again) < 0.9 * limit)
-      entry.caught =
-          Caught{Outcome::invalid, "floor",
-                 fmt::format("{:.3g} ns a call; the declared work takes at least {:.3g} ns on this machine",
-                             median_of(again), limit)};
+          (experiment_.backend == Backend::cuda || controls_[control.variant]->threads() >= threads))
+        fastest = std::max(fastest, *std::max_element(control.rates.begin(), control.rates.end()));
+    const auto control_ns = fastest > 0 ? std::optional(controls_[0]->limit_ns(fastest)) : std::nullopt;
+    const auto caught     = check_floor(median_of(entry.wall_ns), floor_of_call(threads), control_ns, [&] {
+      phase_ = "probe again";
+      std::vector<double> again;
+      for (int i = 0; i < 5 && entry.alive(); ++i) {
+        sample(entry, calls_, i % sets_->size(), false, true);
+        again.push_back(entry.wall_ns.back());
+        entry.forget_last_sample();
+      }
+      return again;
+    });
+    if (caught) entry.caught = caught;
   }
+}
+
+std::optional<double> TimedPoint::floor_of_call(int threads) {
+  return floor_ns(experiment_.backend, (*sets_)[0].cost(), working_set(experiment_, (*sets_)[0]), threads);
 }
 
 }  // namespace fathom::lab

@@ -1,4 +1,4 @@
-// One timed point of one experiment: its input sets, the rotation of its variants, and what was seen.
+// One timed point of one experiment: its input sets, the rotation of its variants, and their samples.
 #pragma once
 
 #include <cstdint>
@@ -7,66 +7,24 @@
 #include <optional>
 #include <vector>
 
-#include "lab/control.h"
-#include "lab/defence.h"
-#include "lab/runner.h"
-#include "lab/stopwatch.h"
+#include "lab/experiment_info.h"
+#include "lab/input_sets.h"
+#include "lab/interleaved_ceilings.h"
+#include "lab/measure_options.h"
+#include "lab/record.h"
+#include "lab/sample_timer.h"
+#include "lab/thread_pools.h"
+#include "lab/verified_call.h"
 
 namespace fathom::lab {
 
-// One pool for each number of threads that variants declare; worker 0 of each is the calling thread.
-class Pools {
- public:
-  ThreadPool& of(int threads);  // kAllThreads: every host thread
-  const std::vector<int>& cpus() const { return cpus_; }
-
- private:
-  // Asked once, before the first pool pins this thread.
-  const std::vector<int> cpus_ = allowed_cpus();
-  const int host_threads_      = host_threads();
-  std::map<int, std::unique_ptr<ThreadPool>> pools_;
-};
-
-// A seed for every purpose of a run, none used twice.
-class Seeds {
- public:
-  explicit Seeds(uint64_t run_seed) : run_(run_seed) {}
-  uint64_t next();
-
- private:
-  uint64_t run_;
-  uint64_t count_ = 0;
-};
-
-// The input sets of a point and the seeds that they hold.
-class InputSets {
- public:
-  InputSets(const ExperimentInfo& experiment, const Point& at, int count, Seeds& seeds);
-  int size() const { return static_cast<int>(problems_.size()); }
-  Problem& operator[](int set) { return *problems_[set]; }
-  const SeedHistory& history(int set) const { return histories_[set]; }
-  uint64_t checksum(int set) const { return checksums_[set]; }
-  void refill(int set);  // from a fresh seed
-  void refill_with(int set, uint64_t seed);
-  // Runs the variant's prepare() on set 0 under a seed of its own and hands its launch to every set;
-  // nanoseconds.
-  int64_t prepare(int variant, Context& context);
-  std::optional<Caught> overlap();
-
- private:
-  Seeds& seeds_;
-  std::vector<std::unique_ptr<Problem>> problems_;
-  std::vector<SeedHistory> histories_;
-  std::vector<uint64_t> checksums_;
-};
-
 class TimedPoint {
  public:
-  TimedPoint(const ExperimentInfo& experiment, const MeasureOptions& options, const Point& at, Pools& pools,
-             Seeds& seeds, Events& events, double budget_s);
+  TimedPoint(const ExperimentInfo& experiment, const MeasureOptions& options, const Point& at,
+             ThreadPools& pools, Seeds& seeds, Events& events, double budget_s);
   // `records`: one for each variant, already marked where it is skipped or has failed.
   PointRecord run(std::vector<VariantRecord> records);
-  // For a process of its own: one call of each variant, the first this process makes, verified.
+  // For a process of its own: one verified call of each variant, the first that this process makes.
   PointRecord run_once(std::vector<VariantRecord> records);
 
  private:
@@ -85,7 +43,7 @@ class TimedPoint {
     std::map<std::string, double> largest_tolerance;  // by output
     int64_t prepare_ns = -1;
     bool called        = false;  // by this process, before
-    int late           = 0;      // of the samples
+    int late           = 0;      // samples that ended late
     void forget_samples() {
       clock_ns.clear();
       wall_ns.clear();
@@ -101,19 +59,18 @@ class TimedPoint {
   };
 
   void build_rotation(const std::vector<VariantRecord>& records);
-  int64_t working_set();  // bytes
   void prepare(Entry& entry);
   void prepare_and_warm_up();
   void calibrate();
   void compare_fresh_with_repeated();
   void run_rounds();
   void compare_whole_outputs();
-  std::optional<double> floor_of(const Cost& cost, int threads);
+  std::optional<double> floor_of_call(int threads);
   void check_floors();
   PointRecord summarise(std::vector<VariantRecord> records);
 
   const VariantInfo& info(const Entry& entry) const { return experiment_.variants[entry.variant]; }
-  Context context(const Entry& entry) { return {stopwatch_->stream(), pools_.of(info(entry).threads)}; }
+  Context context(const Entry& entry) { return {timer_->stream(), pools_.of(info(entry).threads)}; }
   // One sample: `calls` calls over the input sets from `first_set` on; checks the last ones where `look`.
   void sample(Entry& entry, int64_t calls, int first_set, bool look, bool timed);
   std::vector<std::vector<double>> compared_series() const;
@@ -126,12 +83,12 @@ class TimedPoint {
   const ExperimentInfo& experiment_;
   const MeasureOptions& options_;
   Point at_;
-  Pools& pools_;
+  ThreadPools& pools_;
   Seeds& seeds_;
   Events& events_;
   double budget_s_;
   std::optional<InputSets> sets_;
-  std::unique_ptr<Stopwatch> stopwatch_;
+  std::unique_ptr<SampleTimer> timer_;
   std::vector<Entry> entries_;
   std::vector<std::unique_ptr<Control>> controls_;
   int baseline_      = -1;  // entry

@@ -53,9 +53,10 @@ int main(int argc, char** argv) {
   const bool dirty =
       !commit.empty() && !output_of(git + "status --porcelain --untracked-files=no 2>/dev/null").empty();
 
+  fathom::lab::SourceHasher hasher(root);
   std::string table;
   for (const std::string& folder : experiment_folders(root))
-    table += fmt::format("    {{\"{}\", \"{}\"}},\n", folder, fathom::lab::hash_sources(root, folder));
+    table += fmt::format("    {{\"{}\", \"{}\"}},\n", folder, hasher.hash(folder));
   const std::string text = fmt::format(
       R"(// Written by write_source_tables.
 #include <map>

@@ -10,8 +10,8 @@
 
 #include "core/expect.h"
 #include "machine/ceilings_measure.h"
-#include "machine/identity.h"
 #include "machine/isolation.h"
+#include "machine/machine_id.h"
 
 namespace fathom::machine {
 namespace {
@@ -25,7 +25,7 @@ Ceilings measure_in_full() {
                           [](std::string_view line) { fmt::print(stderr, "measuring: {}\n", line); });
 }
 
-std::mutex mutex;                 // guards what ceilings() hands out while it is made or replaced
+std::mutex mutex;                 // guards `current`
 std::optional<Ceilings> current;  // of this machine
 
 const Bandwidth* find(const Ceilings& known, Level level, Traffic kind, int threads) {
@@ -34,11 +34,11 @@ const Bandwidth* find(const Ceilings& known, Level level, Traffic kind, int thre
   return nullptr;
 }
 
-// From what one thread and all threads reach to any number of threads.
+// The rate of any number of threads, from those of one thread and of all.
 double between(double one, double all, int threads, int all_threads) {
   if (threads <= 1) return one;
-  const double most = std::max(one, all);
-  return threads >= all_threads ? most : std::min(one * threads, most);
+  const double highest = std::max(one, all);
+  return threads >= all_threads ? highest : std::min(one * threads, highest);
 }
 
 double rate(Level level, Traffic kind, int threads, const Ceilings& known, double Measured::*which) {
@@ -68,7 +68,7 @@ double load_latency(Level level, const Ceilings& known, double Measured::*which)
   return 0;
 }
 
-// A home that cannot be written costs a measuring each time, not the answer.
+// Where the cache cannot be written, every process measures again.
 void cache(const Ceilings& known, const std::string& path) {
   try {
     write_ceilings(known, path);
@@ -138,14 +138,14 @@ Level level_holding(int64_t bytes, int threads, const Topology& machine) {
 
 double highest_rate(int64_t working_set_bytes, Traffic kind, int threads, const Ceilings& known,
                     const Topology& machine) {
-  // A set of no bytes lies in the nearest level.
+  // An empty set counts as in the nearest level.
   double left = std::max<double>(1, static_cast<double>(working_set_bytes)), seconds = 0;
   const double all = left;
   for (const Level level : kLevels) {
     const double room = level == Level::dram ? left : static_cast<double>(capacity(level, threads, machine));
-    const double here = std::min(left, room), most = best_rate(level, kind, threads, known);
-    if (here <= 0 || most <= 0) continue;
-    seconds += here / most;
+    const double here = std::min(left, room), rate = best_rate(level, kind, threads, known);
+    if (here <= 0 || rate <= 0) continue;
+    seconds += here / rate;
     left -= here;
   }
   return seconds > 0 ? all / seconds : 0;

@@ -1,6 +1,5 @@
 #include "machine/ceilings_measure.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <thread>
 #include <tuple>
@@ -16,11 +14,12 @@
 #include "core/expect.h"
 #include "core/rng.h"
 #include "core/thread_pool.h"
+#include "core/utc_time.h"
 #include "machine/features.h"
 #include "machine/fma_kernels.h"
-#include "machine/huge_buffer.h"
-#include "machine/identity.h"
+#include "machine/huge_page_buffer.h"
 #include "machine/isolation.h"
+#include "machine/machine_id.h"
 #include "measure/clock.h"
 #include "measure/interval.h"
 #include "measure/noise.h"
@@ -31,19 +30,19 @@ namespace {
 
 constexpr double kConfidence = 0.95;
 constexpr int64_t kLine      = 64;
-constexpr int64_t kAlias =
-    4096;  // loads and stores whose addresses agree modulo this may wait for each other
+// 4K aliasing: loads and stores whose addresses agree modulo this may wait for each other.
+constexpr int64_t kAlias = 4096;
 
 double now_s() { return 1e-9 * static_cast<double>(measure::now_ns(measure::Clock::wall)); }
 
-// Pinned workers that start a section together, each with memory it touched first.
+// Pinned workers that start a section together. Each has a buffer that it touched first.
 class Workers {
  public:
   Workers(int threads, int64_t bytes_each)
       : pool_({.threads = threads,
                .cpus    = {topology().allowed_cpus.begin(), topology().allowed_cpus.begin() + threads}}),
         spans_(threads) {
-    // A source and a target; the target's slack is spent by target_of().
+    // A source and a target, which run() shifts by up to 2 kAlias.
     for (int w = 0; w < threads; ++w) buffers_.emplace_back(bytes_each + 2 * kAlias);
     pool_.run(
         [&](int worker) { std::memset(buffers_[worker].data(), worker + 1, buffers_[worker].bytes()); });
@@ -51,9 +50,9 @@ class Workers {
 
   int threads() const { return pool_.threads(); }
   ThreadPool& pool() { return pool_; }
-  const HugeBuffer& buffer(int worker) const { return buffers_[worker]; }
+  const HugePageBuffer& buffer(int worker) const { return buffers_[worker]; }
 
-  // From the first start to the last end.
+  // Seconds from the first start to the last end.
   template <class F>
   double seconds(F f) {
     std::atomic<int> arrived{0};
@@ -74,15 +73,15 @@ class Workers {
     double start = 0, end = 0;
   };
   ThreadPool pool_;
-  std::vector<HugeBuffer> buffers_;
+  std::vector<HugePageBuffer> buffers_;
   std::vector<Span> spans_;
 };
 
-// What a kernel returned ends here, so that no compiler can think it unused.
+// Kernels' results go here, so that the compiler cannot drop the kernels.
 std::atomic<uint64_t> consumed{0};
 
-// How often to repeat f so that it takes at least `seconds`; doubles until a tenth of that is seen three
-// times, since one long run may only mean that something else ran.
+// How often to repeat f so that it takes at least `seconds`. Doubles until three runs take a tenth of that:
+// one long run may only mean that another process ran.
 template <class F>
 int64_t repeats_for(double seconds, F timed) {
   for (int64_t repeats = 1;; repeats *= 2) {
@@ -110,7 +109,7 @@ class BandwidthTrial {
                     .level = level, .traffic = traffic, .threads = threads, .bytes = part_bytes_ * parts * threads};
   }
 
-  // Picks the fastest kernel by two trials each. False: this machine has no such instruction.
+  // Selects the fastest kernel, by two trials each. False: this machine lacks the instruction.
   bool choose(double trial_s) {
     double best = 0;
     for (const StreamKernels* candidate : runnable_stream_kernels()) {
@@ -150,7 +149,7 @@ class BandwidthTrial {
   double run(StreamKernel kernel, int64_t passes) {
     return workers_.seconds([&](int worker) {
       std::byte* source = workers_.buffer(worker).data();
-      // Behind the source, 256 bytes short of the same place in a page.
+      // Behind the source, at 256 bytes before the same offset in a page: see kAlias.
       std::byte* target =
           is_copy(traffic_) ? source + (part_bytes_ + kAlias - 1) / kAlias * kAlias + kAlias - 256 : source;
       consumed += kernel(target, source, part_bytes_, passes);
@@ -182,8 +181,8 @@ std::vector<Bandwidth> measure_bandwidths(Workers& workers, const Effort& effort
       BandwidthTrial entry(workers, level, static_cast<Traffic>(traffic), effort);
       if (entry.choose(effort.trial_s)) entries.push_back(std::move(entry));
     }
-  // Trials of all entries take turns, so that a neighbour's busy second touches one trial of each, not all of
-  // one.
+  // The trials of all entries are interleaved, so that a second of interference affects one trial of each
+  // entry, not all trials of one.
   for (int trial = 0; trial < effort.trials; ++trial)
     for (BandwidthTrial& entry : entries) entry.trial();
   std::vector<Bandwidth> results;
@@ -214,8 +213,8 @@ ArithmeticPeak measure_kernel(Workers& workers, const FmaKernel& kernel, const E
 
 // ---- load latency
 
-// One pointer a line, in a random cycle through all of them: no prefetcher can guess the next.
-void* const* make_cycle(const HugeBuffer& buffer, int64_t bytes) {
+// One pointer in each line, in a random cycle through all lines, which no prefetcher can predict.
+void* const* make_cycle(const HugePageBuffer& buffer, int64_t bytes) {
   const int64_t lines = bytes / kLine;
   std::vector<int32_t> order(lines);
   fill_permutation<int32_t>(order.data(), lines, 1, lines);
@@ -227,7 +226,7 @@ void* const* make_cycle(const HugeBuffer& buffer, int64_t bytes) {
 LoadLatency measure_latency(Workers& workers, Level level, const Effort& effort) {
   const int64_t bytes = working_set_bytes(level, 1, topology(), effort.dram_bytes);
   void* const* at     = make_cycle(workers.buffer(0), bytes);
-  const auto timed    = [&](int64_t loads) {  // goes on where it stopped
+  const auto timed    = [&](int64_t loads) {  // continues where the last call stopped
     return workers.seconds([&](int) { at = chase(at, loads); });
   };
   const int64_t loads = repeats_for(effort.trial_s, timed);
@@ -248,7 +247,7 @@ Measured measure_wake_up(ThreadPool& pool, const Effort& effort, bool asleep) {
     double ns = 0;
     for (int s = 0; s < sections; ++s) {
       if (asleep)
-        std::this_thread::sleep_for(std::chrono::microseconds(500));  // far beyond the pool's spinning
+        std::this_thread::sleep_for(std::chrono::microseconds(500));  // far longer than the pool spins
       const int64_t start = measure::now_ns(measure::Clock::wall);
       pool.run([](int) {});
       ns += static_cast<double>(measure::now_ns(measure::Clock::wall) - start);
@@ -258,7 +257,7 @@ Measured measure_wake_up(ThreadPool& pool, const Effort& effort, bool asleep) {
   return summarise(samples, Better::lower);
 }
 
-// Pairs of identical epochs, compared as an experiment would compare its variants.
+// Compares pairs of identical epochs as an experiment compares its variants.
 template <class F>
 double noise_floor(F timed) {
   constexpr int kPairs      = 40;
@@ -271,7 +270,8 @@ double noise_floor(F timed) {
   }
   if (const auto interval = measure::ratio_interval(log_ratios, kConfidence))
     return (interval->hi - interval->lo) / 2;
-  return measure::quantile(log_ratios, 1) - measure::quantile(log_ratios, 0);  // too restless for an interval
+  return measure::quantile(log_ratios, 1) -
+         measure::quantile(log_ratios, 0);  // too correlated for an interval
 }
 
 double compute_noise(Workers& workers) {
@@ -297,18 +297,16 @@ int64_t largest_set(int threads, const Effort& effort) {  // of one worker
   return largest / threads;
 }
 
-std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
 }  // namespace
 
 Measured summarise(const std::vector<double>& samples, Better better) {
-  const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
+  const auto [lowest, highest] = std::minmax_element(samples.begin(), samples.end());
   Measured measured{.median = measure::median(samples),
-                    .lo     = *least,
-                    .hi     = *most,
-                    .best   = better == Better::higher ? *most : *least,
+                    .lo     = *lowest,
+                    .hi     = *highest,
+                    .best   = better == Better::higher ? *highest : *lowest,
                     .trials = static_cast<int>(samples.size())};
-  // Where trials resemble their neighbours too much for an interval, all that was seen is the honest one.
+  // Where trials are too correlated for an interval, report the whole range.
   if (const auto interval = measure::median_interval(samples, kConfidence)) {
     measured.lo = interval->lo;
     measured.hi = interval->hi;
@@ -317,7 +315,7 @@ Measured summarise(const std::vector<double>& samples, Better better) {
 }
 
 int64_t working_set_bytes(Level level, int threads, const Topology& machine, int64_t dram_bytes) {
-  const auto held = [&](int cache_level) -> int64_t {  // by the caches that so many threads can use
+  const auto held = [&](int cache_level) -> int64_t {  // of the caches that `threads` cores can use
     const CpuCache* cache = data_cache(machine, cache_level);
     return cache ? cache->bytes * std::min(cache->instances, threads) : 0;
   };
@@ -326,7 +324,7 @@ int64_t working_set_bytes(Level level, int threads, const Topology& machine, int
       return held(1) / 4 * 3;
     case Level::l2:
       return held(2) / 2;
-    // A quarter: other machines on this host may own the rest. But beyond what the second level could hold.
+    // A quarter, as other VMs of the host may use the rest, but more than L2 could hold.
     case Level::l3:
       return held(3) == 0 ? 0 : std::max(held(3) / 4, 2 * held(2));
     case Level::dram:
@@ -396,7 +394,7 @@ Ceilings measure_ceilings(const Effort& effort, const ProgressLine& progress) {
       ceilings.wake_up_asleep_ns = measure_wake_up(workers.pool(), effort, true);
     }
   }
-  // Before the disk, where we ourselves wait.
+  // Before the disk, where this process itself waits.
   ceilings.steal_share = steal_share(cpu_start, cpu_times());
   if (const auto waited = measure::growth(noise_start, measure::read_noise()).cpu_pressure_s)
     ceilings.cpu_pressure = *waited / (now_s() - start);

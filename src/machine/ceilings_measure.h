@@ -11,26 +11,26 @@
 namespace fathom::machine {
 
 struct Effort {
-  int trials         = 15;     // of each quantity
-  double trial_s     = 0.006;  // at least, of one trial
-  int64_t dram_bytes = 0;  // working set meant for DRAM, all threads together; 0: four times the last cache
-  int64_t disk_bytes = 192 << 20;  // of the test file; 0: no disk
-  std::string folder;              // for the test file
+  int trials         = 15;         // of each quantity
+  double trial_s     = 0.006;      // minimum length of a trial
+  int64_t dram_bytes = 0;          // DRAM working set of all threads; 0: four times the last-level cache
+  int64_t disk_bytes = 192 << 20;  // of the test file; 0: no disk measurement
+  std::string folder;              // of the test file
 };
 
 using ProgressLine = std::function<void(std::string_view)>;
 
 Ceilings measure_ceilings(const Effort& effort, const ProgressLine& progress);
 
-// One entry, in full.
+// One entry.
 Bandwidth measure_bandwidth(Level level, Traffic traffic, int threads, const Effort& effort);
-ArithmeticPeak measure_peak(DType dtype, int threads,
-                            const Effort& effort);  // of the fastest instruction set
+// Of the fastest instruction set.
+ArithmeticPeak measure_peak(DType dtype, int threads, const Effort& effort);
 
-// Reads of a file made, and removed, in effort.folder.
+// Reads a file that it creates, and deletes, in effort.folder.
 std::vector<DiskRate> measure_disk(const Effort& effort);
 
-// Median with interval and best of samples where higher (or lower) is better.
+// Median with interval, and the best sample.
 enum class Better { higher, lower };
 Measured summarise(const std::vector<double>& samples, Better better);
 

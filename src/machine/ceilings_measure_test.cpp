@@ -24,7 +24,7 @@ void expect_plausible(const Measured& m) {
   EXPECT_EQ(m.trials, 3);
 }
 
-// How fast is not a test's business; that every entry is there and makes sense is.
+// Checks that every entry exists and is plausible, not how fast the machine is.
 TEST(MeasureCeilings, FillsEveryEntry) {
   std::string folder = std::filesystem::temp_directory_path() / "ceilings-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

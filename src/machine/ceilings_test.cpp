@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/expect.h"
-#include "machine/identity.h"
+#include "machine/machine_id.h"
 
 namespace fathom::machine {
 namespace {
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 Measured value(double median) { return {median, median * 0.9, median * 1.1, median * 1.2, 15}; }
 
-// Two cores with caches of their own and a last cache between them.
+// Two cores with private caches and a shared last-level cache.
 Topology two_cores() {
   Topology machine;
   machine.cores  = 2;
@@ -123,7 +123,7 @@ TEST(LevelHolding, TurnsAtEveryCapacity) {
   EXPECT_EQ(level_holding((512 << 10) + 1, 1, m), Level::l3);
   EXPECT_EQ(level_holding(32 << 20, 2, m), Level::l3);
   EXPECT_EQ(level_holding((32 << 20) + 1, 2, m), Level::dram);
-  Topology silent;  // says nothing of its caches
+  Topology silent;  // reports no caches
   EXPECT_EQ(level_holding(1, 1, silent), Level::dram);
 }
 

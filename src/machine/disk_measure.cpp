@@ -20,13 +20,14 @@
 namespace fathom::machine {
 namespace {
 
-constexpr int64_t kBlock     = 1 << 20;  // of one read
-constexpr int kInFlight      = 4;
-constexpr int kSegments      = 12;  // a trial reads one
-constexpr double kPatience_s = 2;   // for each kind; a slow disk gets fewer trials, but at least kLeastTrials
-constexpr int kLeastTrials   = 3;
-constexpr long kTmpfsMagic   = 0x01021994;
-constexpr long kRamfsMagic   = 0x858458f6;
+constexpr int64_t kBlock = 1 << 20;  // bytes of one read
+constexpr int kInFlight  = 4;
+constexpr int kSegments  = 12;  // of the file; a trial reads one
+// For each kind of read; a slow disk gets fewer trials, but at least kMinTrials.
+constexpr double kTimeLimit_s = 2;
+constexpr int kMinTrials      = 3;
+constexpr long kTmpfsMagic    = 0x01021994;
+constexpr long kRamfsMagic    = 0x858458f6;
 
 class File {
  public:
@@ -47,7 +48,7 @@ struct FreeMemory {
 };
 using Block = std::unique_ptr<std::byte, FreeMemory>;
 
-Block aligned_block(int64_t bytes) {  // as O_DIRECT wants it
+Block aligned_block(int64_t bytes) {  // aligned for O_DIRECT
   Block block(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
   if (!block) system_failed("aligned_alloc of a disk block", ENOMEM, __FILE__, __LINE__);
   return block;
@@ -63,7 +64,7 @@ std::optional<std::string> unsuitable(const std::string& folder, int64_t bytes) 
   return std::nullopt;
 }
 
-// A file without a name, so that nothing is left behind whatever happens.
+// An unlinked file, so that no crash leaves it behind.
 int make_file(const std::string& folder, int64_t bytes) {
   std::string name = folder + "/disk-read-XXXXXX";
   const int handle = mkostemp(name.data(), O_CLOEXEC);
@@ -71,7 +72,7 @@ int make_file(const std::string& folder, int64_t bytes) {
   unlink(name.c_str());
   const Block block = aligned_block(kBlock);
   for (int64_t at = 0; at < bytes; at += kBlock) {
-    // Numbers that neither the file system nor the host can compress away.
+    // Random numbers, which neither the file system nor the host can compress.
     fill_integers<int64_t>(reinterpret_cast<int64_t*>(block.get()), kBlock / 8, static_cast<uint64_t>(at),
                            INT64_MIN, INT64_MAX);
     if (pwrite(handle, block.get(), kBlock, at) != kBlock) {
@@ -95,7 +96,7 @@ DiskRate measure(DiskRead kind, int64_t bytes, int trials, const std::function<v
   const int64_t segment = bytes / kSegments / kBlock * kBlock;
   std::vector<double> rates;
   double spent_s = 0;
-  for (int trial = 0; trial < trials && (trial < kLeastTrials || spent_s < kPatience_s); ++trial) {
+  for (int trial = 0; trial < trials && (trial < kMinTrials || spent_s < kTimeLimit_s); ++trial) {
     before();
     const int64_t start = measure::now_ns(measure::Clock::wall);
     read_segment(trial % kSegments * segment);
@@ -124,7 +125,7 @@ std::vector<DiskRate> measure_disk(const Effort& effort) {
     return none(fmt::format("a test file in {} cannot be written: {}", effort.folder, std::strerror(errno)));
 
   const int64_t segment_blocks = bytes / kSegments / kBlock;
-  const auto forget            = [&] { posix_fadvise(file.handle(), 0, 0, POSIX_FADV_DONTNEED); };
+  const auto drop_cache        = [&] { posix_fadvise(file.handle(), 0, 0, POSIX_FADV_DONTNEED); };
   const auto read_in_order     = [&, block = std::shared_ptr(aligned_block(kBlock))](int64_t at) {
     for (int64_t b = 0; b < segment_blocks; ++b) read_block(file.handle(), block.get(), at + b * kBlock);
   };
@@ -139,14 +140,14 @@ std::vector<DiskRate> measure_disk(const Effort& effort) {
     ThreadPool pool(kInFlight);
     std::vector<Block> blocks;
     for (int i = 0; i < kInFlight; ++i) blocks.push_back(aligned_block(kBlock));
-    rates.push_back(measure(DiskRead::direct, bytes, effort.trials, forget, [&](int64_t at) {
+    rates.push_back(measure(DiskRead::direct, bytes, effort.trials, drop_cache, [&](int64_t at) {
       pool.run([&](int worker) {
         for (int64_t b = worker; b < segment_blocks; b += kInFlight)
           read_block(direct.handle(), blocks[worker].get(), at + b * kBlock);
       });
     }));
   }
-  rates.push_back(measure(DiskRead::buffered, bytes, effort.trials, forget, read_in_order));
+  rates.push_back(measure(DiskRead::buffered, bytes, effort.trials, drop_cache, read_in_order));
   for (int64_t at = 0; at < bytes; at += segment_blocks * kBlock) read_in_order(at);
   rates.push_back(measure(
       DiskRead::cached_pages, bytes, effort.trials, [] {}, read_in_order));

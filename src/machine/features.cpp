@@ -16,8 +16,8 @@
 #include <sstream>
 
 #include "core/expect.h"
-#include "machine/counters.h"
 #include "machine/gpu.h"
+#include "machine/perf_counters.h"
 #include "machine/topology.h"
 
 namespace fathom::machine {
@@ -40,7 +40,7 @@ Answer cpu_flag(const char* flag) {
                      topology().microarchitecture.empty() ? "" : ", ", topology().microarchitecture, flag);
 }
 
-// Linux hands out the large tile state only to processes that ask (Documentation/arch/x86/xstate.rst).
+// Linux grants the large tile state only to processes that request it (Documentation/arch/x86/xstate.rst).
 Answer tile_permission() {
 #if defined(__x86_64__)
   constexpr long kRequestPermission = 0x1023;
@@ -103,7 +103,7 @@ Answer shared_library(const char* soname, const char* remedy) {
   return fmt::format("{} does not load: {}", soname, remedy);
 }
 
-// `needs`: which GPUs have it, for the sentence of one that has not.
+// `needs`: the GPUs that have the feature, for the reason why another has not.
 Answer of_gpu(bool (*has)(const GpuFacts&), const char* needs) {
   const GpuFacts* facts = gpu();
   if (!facts) return fmt::format("no GPU: {}", why_no_gpu());

@@ -1,4 +1,4 @@
-// What this machine can do, feature by feature: each one is tried, and a missing one says why in a sentence.
+// The features of this machine. Each is tried, and a missing one has a reason in a sentence.
 #pragma once
 
 #include <optional>
@@ -22,16 +22,16 @@ enum class Feature {
   avx512_vnni,
   avx512_bf16,
   avx512_fp16,
-  amx_int8,  // with the kernel's permission to use tile registers
+  amx_int8,  // with the operating system's permission to use tile registers
   amx_bf16,
   neon,
-  // Rungs of profiling: what can be known about a run beyond its time.
-  perf_hardware,  // perf_event_open counts instructions, and counts them right
+  // Profiling facilities of the CPU.
+  perf_hardware,  // perf_event_open counts instructions, correctly
   perf_software,  // perf_event_open's task clock
   callgrind,      // valgrind is installed
-  rusage_thread,  // switches and faults of one thread
+  rusage_thread,  // context switches and page faults of one thread
   schedstat,      // time spent runnable but waiting
-  pressure,       // share of time something waited for a processor
+  pressure,       // pressure stall information (PSI) of the CPU
   // System interfaces.
   io_uring,
   transparent_huge_pages,
@@ -39,14 +39,14 @@ enum class Feature {
   cuda_driver,
   openblas,
   onednn,
-  // Of the GPU.
+  // Of the first GPU of this process.
   tma,       // tensor maps and bulk copies between global and shared memory
-  clusters,  // thread blocks that share their shared memory
+  clusters,  // thread block clusters with distributed shared memory
   wgmma,     // Hopper's asynchronous tensor-core instruction
   fp8_tensor,
   fp4_tensor,
   blackwell,  // tcgen05 with its tensor memory, loads of 32 bytes
-  c2c,        // one address space with the CPU, coherent by the line (Grace)
+  c2c,        // NVLink-C2C: a coherent address space with the CPU (Grace)
   several_gpus,
 };
 
@@ -55,11 +55,11 @@ enum class FeatureKind { instruction_set, profiling, system, library, gpu };
 // Every feature, in the order of the enum.
 const std::vector<Feature>& all_features();
 std::string_view to_string(Feature feature);  // "avx2", "perf_hardware"
-std::string_view describe(Feature feature);   // what it is or gives, in a few words
+std::string_view describe(Feature feature);   // in a few words
 FeatureKind kind(Feature feature);
 
-// Absent when this machine has it; else why not, in a sentence. Tried at the first question, once in a
-// process.
+// Absent when this machine has the feature; otherwise the reason, in a sentence. Tried once in a process, at
+// the first call.
 std::optional<std::string> missing(Feature feature);
 
 }  // namespace fathom::machine

@@ -40,7 +40,7 @@ TEST(Features, OfAGpuNeedOne) {
 }
 
 #if defined(__x86_64__)
-// The compiler's own look at CPUID is the independent witness.
+// Compares with the compiler's own reading of CPUID.
 TEST(Features, AgreeWithTheCompilersRuntime) {
   __builtin_cpu_init();
   EXPECT_EQ(!missing(Feature::sse2), static_cast<bool>(__builtin_cpu_supports("sse2")));

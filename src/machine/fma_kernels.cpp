@@ -1,5 +1,5 @@
-// SSE2 (or any 128-bit vectors): there is no fused instruction, so chains of multiplications run beside
-// chains of additions, which is the most that separate multipliers and adders can do.
+// SSE2 (or other 128-bit vectors) without a fused instruction: chains of multiplications run beside chains of
+// additions, the peak of separate multipliers and adders.
 #include "machine/fma_kernels.h"
 
 #include <vector>
@@ -19,7 +19,7 @@ double multiply_and_add(int64_t steps) {
     term[lane]   = static_cast<T>(kFmaTerm);
     for (int c = 0; c < kChains; ++c) products[c][lane] = sums[c][lane] = static_cast<T>(1 + c);
   }
-  asm volatile("" : "+x"(factor), "+x"(term));  // unknown to the compiler from here on
+  asm volatile("" : "+x"(factor), "+x"(term));  // hides the values from the compiler
   for (int64_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {

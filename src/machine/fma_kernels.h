@@ -1,10 +1,9 @@
-// Loops that do nothing but multiply and add in registers, for measuring the arithmetic peak of an
-// instruction set.
+// Multiply-add loops in registers, which measure the arithmetic peak of an instruction set.
 //
 // bytes   0
 // flops   flops_per_step a step; one multiply-add counts as two
 // limit   the multiply-add units
-// idea    enough independent chains to cover the latency of an operation on every unit that can do it
+// idea    enough independent chains to cover the latency of an operation on every unit
 #pragma once
 
 #include <cstdint>
@@ -15,22 +14,22 @@
 
 namespace fathom::machine {
 
-// What a multiply-add adds to a floating-point chain at each step, from a start of 1, 2, 3, ...: exact for
-// the first thousands of steps, and never large, infinite or subnormal after.
+// The addend of a floating-point chain at each step, from a start of 1, 2, 3, ...: sums are exact for the
+// first thousands of steps, and never become infinite or subnormal.
 inline constexpr double kFmaTerm = 0x1p-10;
 
 struct FmaKernel {
   const char* isa;
-  DType dtype;  // of what is multiplied; narrow types add into fp32 or int32
+  DType dtype;  // of the factors; narrow types accumulate in fp32 or int32
   std::span<const Feature> needs;
   double flops_per_step;
-  double (*run)(int64_t steps);  // returns the sum of the chains' first lanes, which tells how many steps ran
+  double (*run)(int64_t steps);  // returns the sum of the chains' first lanes, which shows how many steps ran
 };
 
-// All that this build knows, narrow vectors first. Run one only where nothing it needs is missing.
+// All of this build, narrow vectors first. Run one only where no feature of `needs` is missing.
 std::span<const FmaKernel> fma_kernels();
 
-// By instruction set, one file each.
+// One file for each instruction set.
 std::span<const FmaKernel> fma_kernels_portable();
 std::span<const FmaKernel> fma_kernels_avx2();
 std::span<const FmaKernel> fma_kernels_avx512();

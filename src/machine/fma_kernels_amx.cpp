@@ -1,10 +1,9 @@
-// AMX: four accumulator tiles, each the product of one of two left and one of two right tiles, as a matrix
-// product would use the eight there are.
+// AMX: four accumulator tiles, two left and two right tiles: all eight tile registers, as a GEMM uses them.
 #include <immintrin.h>
 
 #include "machine/fma_kernels.h"
 
-// After the includes: what they define inline must stay runnable everywhere.
+// Behind the includes: their inline functions must run on every processor.
 #pragma GCC target("amx-tile,amx-int8,amx-bf16")
 
 namespace fathom::machine {
@@ -18,7 +17,7 @@ struct alignas(64) TileConfiguration {  // as ldtilecfg reads it: palette 1, the
   uint8_t rows[16]       = {};
 };
 
-// The compiler's intrinsics do not tell it how much memory they read: without this it drops the stores before
+// The intrinsics do not tell the compiler which memory they read: without this it drops the stores before
 // them.
 template <class T>
 void keep_stores(const T& memory) {

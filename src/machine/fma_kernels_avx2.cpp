@@ -4,7 +4,7 @@
 
 #include "machine/fma_kernels.h"
 
-// After the includes: what they define inline must stay runnable everywhere.
+// Behind the includes: their inline functions must run on every processor.
 #pragma GCC target("avx2,fma")
 
 namespace fathom::machine {
@@ -15,7 +15,7 @@ constexpr int kChains = 12;
 double fma_fp32(int64_t steps) {
   __m256 chains[kChains], factor = _mm256_set1_ps(1), term = _mm256_set1_ps(static_cast<float>(kFmaTerm));
   for (int c = 0; c < kChains; ++c) chains[c] = _mm256_set1_ps(static_cast<float>(1 + c));
-  asm volatile("" : "+x"(factor), "+x"(term));  // unknown to the compiler from here on
+  asm volatile("" : "+x"(factor), "+x"(term));  // hides the values from the compiler
   for (int64_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) chains[c] = _mm256_fmadd_ps(chains[c], factor, term);

@@ -3,7 +3,7 @@
 
 #include "machine/fma_kernels.h"
 
-// After the includes: what they define inline must stay runnable everywhere.
+// Behind the includes: their inline functions must run on every processor.
 #pragma GCC target("avx512f,avx512bw,avx512vnni,avx512bf16")
 
 namespace fathom::machine {
@@ -14,7 +14,7 @@ constexpr int kChains = 12;
 double fma_fp32(int64_t steps) {
   __m512 chains[kChains], factor = _mm512_set1_ps(1), term = _mm512_set1_ps(static_cast<float>(kFmaTerm));
   for (int c = 0; c < kChains; ++c) chains[c] = _mm512_set1_ps(static_cast<float>(1 + c));
-  asm volatile("" : "+v"(factor), "+v"(term));  // unknown to the compiler from here on
+  asm volatile("" : "+v"(factor), "+v"(term));  // hides the values from the compiler
   for (int64_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) chains[c] = _mm512_fmadd_ps(chains[c], factor, term);
@@ -37,7 +37,7 @@ double fma_fp64(int64_t steps) {
   return total;
 }
 
-double dot_int8(int64_t steps) {  // four products of bytes into each 32-bit sum; sums wrap, nobody minds
+double dot_int8(int64_t steps) {  // four int8 products into each 32-bit sum; sums may wrap
   __m512i chains[kChains], a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
   for (int c = 0; c < kChains; ++c) chains[c] = _mm512_set1_epi32(c);
   asm volatile("" : "+v"(a), "+v"(b));

@@ -24,7 +24,7 @@ std::string_view strategy(HostMemory kind) {
 }
 
 std::string superchip(const GpuFacts& facts) {
-  // Only with NVLink-C2C does a GPU of these generations walk the host's page tables; over PCIe none does.
+  // GPUs of these generations use the host's page tables only over NVLink-C2C, never over PCIe.
   if (host_memory(facts) != HostMemory::coherent) return {};
   return facts.major == 9 ? "Grace Hopper" : facts.major >= 10 ? "Grace Blackwell" : "";
 }

@@ -1,11 +1,13 @@
-// The facts of machine/gpu.h from the CUDA runtime. Only calls that make no context.
+// The facts of machine/gpu.h from the CUDA runtime, by calls that make no context.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
+#include <array>
+#include <mutex>
 #include <string>
-#include <utility>
 
-#include "core/cuda.h"
+#include "cuda/check.h"
+#include "cuda/device_name.h"
 #include "machine/gpu.h"
 #include "machine/nvml.h"
 
@@ -15,7 +17,7 @@ namespace {
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
-  (void)cudaGetLastError();  // a driver older than the attribute
+  (void)cudaGetLastError();  // the driver is older than the attribute
   return which == cudaDevAttrNumaId || which == cudaDevAttrHostNumaId ? -1 : 0;
 }
 
@@ -55,7 +57,7 @@ GpuFacts read_facts(int device, int count) {
   facts.memory_bytes                    = static_cast<int64_t>(properties.totalGlobalMem);
   facts.memory_bus_bits                 = properties.memoryBusWidth;
   facts.copy_engines                    = properties.asyncEngineCount;
-  // In kHz. CUDA 13 has taken both out of cudaDeviceProp.
+  // In kHz. CUDA 13 has removed both from cudaDeviceProp.
   facts.max_clock_hz        = 1e3 * attribute(cudaDevAttrClockRate, device);
   facts.max_memory_clock_hz = 1e3 * attribute(cudaDevAttrMemoryClockRate, device);
 
@@ -86,35 +88,50 @@ GpuFacts read_facts(int device, int count) {
 }
 
 struct Found {
+  std::once_flag once;
   std::optional<GpuFacts> facts;
   std::string why_not;
 };
 
-const Found& found() {
-  static const Found found = []() -> Found {
-    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!driver) return {{}, "no NVIDIA driver is installed: libcuda.so.1 does not load"};
-    dlclose(driver);
-    int count = 0, device = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0) error = cudaGetDevice(&device);
-    if (error != cudaSuccess) {
-      (void)cudaGetLastError();
-      return {{}, std::string("the driver shows no GPU: ") + cudaGetErrorString(error)};
-    }
-    if (count == 0) return {{}, "the driver shows no GPU: is CUDA_VISIBLE_DEVICES empty?"};
+void find(Found& found, DeviceId device) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!driver) {
+    found.why_not = "no NVIDIA driver is installed: libcuda.so.1 does not load";
+    return;
+  }
+  dlclose(driver);
+  int count               = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    found.why_not = std::string("the driver shows no GPU: ") + cudaGetErrorString(error);
+  } else if (count == 0) {
+    found.why_not = "the driver shows no GPU: is CUDA_VISIBLE_DEVICES empty?";
+  } else if (device.ordinal >= count) {
+    found.why_not = no_such_device(device, count);
+  } else {
     try {
-      return {read_facts(device, count), {}};
+      found.facts = read_facts(device.ordinal, count);
     } catch (const std::exception& problem) {
-      return {{}, problem.what()};
+      found.why_not = problem.what();
     }
-  }();
-  return found;
+  }
+}
+
+const Found& found(DeviceId device) {
+  FATHOM_EXPECT(device.ordinal >= 0 && device.ordinal < kMaxGpus, to_string(device) + " is no device");
+  static std::array<Found, kMaxGpus> all;
+  Found& one = all[static_cast<size_t>(device.ordinal)];
+  std::call_once(one.once, find, one, device);
+  return one;
 }
 
 }  // namespace
 
-const GpuFacts* gpu() { return found().facts ? &*found().facts : nullptr; }
-std::string why_no_gpu() { return found().why_not; }
+const GpuFacts* gpu(DeviceId device) {
+  const Found& one = found(device);
+  return one.facts ? &*one.facts : nullptr;
+}
+std::string why_no_gpu(DeviceId device) { return found(device).why_not; }
 
 }  // namespace fathom::machine

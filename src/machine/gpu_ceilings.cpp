@@ -10,38 +10,33 @@
 #include "core/expect.h"
 #include "machine/gpu.h"
 #include "machine/gpu_ceilings_measure.h"
-#include "machine/identity.h"
+#include "machine/machine_id.h"
 
 namespace fathom::machine {
 namespace {
 
 namespace fs = std::filesystem;
 
-const GpuFacts& our_gpu() {
-  const GpuFacts* facts = gpu();
-  if (!facts) throw SystemError(fmt::format("no GPU to have ceilings: {}", why_no_gpu()));
-  return *facts;
+GpuIdentity identity_of(DeviceId device) {
+  const GpuFacts* facts = gpu(device);
+  if (!facts) throw SystemError(fmt::format("no GPU to have ceilings: {}", why_no_gpu(device)));
+  return {.machine_id = gpu_machine_id(device),
+          .uuid       = facts->uuid,
+          .driver = facts->driver.empty() ? "CUDA " + cuda_version_text(facts->driver_cuda) : facts->driver};
 }
 
-GpuIdentity our_identity() {
-  const GpuFacts& facts = our_gpu();
-  return {.machine_id = gpu_machine_id(),
-          .uuid       = facts.uuid,
-          .driver     = facts.driver.empty() ? "CUDA " + cuda_version_text(facts.driver_cuda) : facts.driver};
-}
-
-GpuCeilings measure_in_full() {
-  GpuCeilings measured =
-      measure_gpu_ceilings([](std::string_view line) { fmt::print(stderr, "measuring: {}\n", line); });
-  const GpuIdentity ours = our_identity();
-  measured.machine_id    = ours.machine_id;
-  measured.uuid          = ours.uuid;
-  measured.driver        = ours.driver;
+GpuCeilings measure_gpu_in_full(DeviceId device) {
+  GpuCeilings measured = measure_gpu_ceilings(
+      [](std::string_view line) { fmt::print(stderr, "measuring: {}\n", line); }, device);
+  const GpuIdentity identity = identity_of(device);
+  measured.machine_id        = identity.machine_id;
+  measured.uuid              = identity.uuid;
+  measured.driver            = identity.driver;
   return measured;
 }
 
-std::mutex mutex;                    // guards what gpu_ceilings() hands out while it is made or replaced
-std::optional<GpuCeilings> current;  // of this process's GPU
+std::mutex gpu_ceilings_mutex;                      // guards the following
+std::optional<GpuCeilings> known_of_gpu[kMaxGpus];  // by ordinal
 
 void cache(const GpuCeilings& known, const std::string& path) {
   try {
@@ -53,9 +48,10 @@ void cache(const GpuCeilings& known, const std::string& path) {
   }
 }
 
-void keep(const GpuCeilings& better) {
-  current = better;
-  cache(better, gpu_ceilings_path(our_identity()));
+void keep(const GpuCeilings& better, DeviceId device) {
+  const std::lock_guard lock(gpu_ceilings_mutex);
+  known_of_gpu[device.ordinal] = better;
+  cache(better, gpu_ceilings_path(identity_of(device)));
 }
 
 Traffic plain(Traffic kind) {
@@ -81,10 +77,11 @@ double rate(Traffic kind, int64_t working_set_bytes, const GpuCeilings& known, d
 bool is_tensor(GpuUnit unit) { return unit != GpuUnit::cuda_cores; }
 
 double flops(DType dtype, bool tensor, const GpuCeilings& known, double Measured::*which) {
-  double most = 0;
+  double highest = 0;
   for (const GpuPeak& peak : known.peaks)
-    if (peak.dtype == dtype && is_tensor(peak.unit) == tensor) most = std::max(most, peak.flops_per_s.*which);
-  return most;
+    if (peak.dtype == dtype && is_tensor(peak.unit) == tensor)
+      highest = std::max(highest, peak.flops_per_s.*which);
+  return highest;
 }
 
 double load_latency(GpuLevel level, const GpuCeilings& known, double Measured::*which) {
@@ -121,13 +118,14 @@ std::string_view name_of(const GpuPeak& peak) {
   return traits(peak.dtype).name;
 }
 
-const GpuCeilings& gpu_ceilings(Refresh refresh) {
-  const std::lock_guard lock(mutex);
-  if (!current || refresh == Refresh::always) {
-    const GpuIdentity ours = our_identity();
-    current                = obtain_gpu_ceilings(refresh, ours, gpu_ceilings_path(ours), measure_in_full);
-  }
-  return *current;
+const GpuCeilings& gpu_ceilings(Refresh refresh, DeviceId device) {
+  const GpuIdentity identity = identity_of(device);
+  const std::lock_guard lock(gpu_ceilings_mutex);
+  std::optional<GpuCeilings>& known = known_of_gpu[device.ordinal];
+  if (!known || refresh == Refresh::always)
+    known = obtain_gpu_ceilings(refresh, identity, gpu_ceilings_path(identity),
+                                [device] { return measure_gpu_in_full(device); });
+  return *known;
 }
 
 double gpu_best_rate(Traffic kind, int64_t working_set_bytes, const GpuCeilings& known) {
@@ -164,26 +162,24 @@ double gpu_median_link_rate(LinkDirection direction, bool pinned, const GpuCeili
   return link_rate(direction, pinned, known, &Measured::median);
 }
 
-double gpu_reprobe(GpuLevel level, Traffic kind) {
-  GpuCeilings known    = gpu_ceilings();
-  const Measured again = measure_gpu_bandwidth(level, plain(kind));
+double gpu_reprobe(GpuLevel level, Traffic kind, DeviceId device) {
+  GpuCeilings known    = gpu_ceilings(Refresh::if_missing, device);
+  const Measured again = measure_gpu_bandwidth(level, plain(kind), device);
   for (GpuBandwidth& entry : known.bandwidths)
     if (entry.level == level && entry.traffic == plain(kind))
       entry.bytes_per_s.best = std::max(entry.bytes_per_s.best, again.best);
-  const std::lock_guard lock(mutex);
-  keep(known);
+  keep(known, device);
   return gpu_best_rate(level, kind, known);
 }
 
-double gpu_reprobe_flops(DType dtype, bool tensor) {
-  GpuCeilings known    = gpu_ceilings();
-  const Measured again = measure_gpu_flops(dtype, tensor);
+double gpu_reprobe_flops(DType dtype, bool tensor, DeviceId device) {
+  GpuCeilings known    = gpu_ceilings(Refresh::if_missing, device);
+  const Measured again = measure_gpu_flops(dtype, tensor, device);
   const GpuUnit unit   = tensor ? GpuUnit::tensor_cores : GpuUnit::cuda_cores;
   for (GpuPeak& entry : known.peaks)
     if (entry.dtype == dtype && entry.unit == unit)
       entry.flops_per_s.best = std::max(entry.flops_per_s.best, again.best);
-  const std::lock_guard lock(mutex);
-  keep(known);
+  keep(known, device);
   return gpu_peak_flops(dtype, tensor, known);
 }
 
@@ -196,7 +192,7 @@ std::string gpu_ceilings_path(const GpuIdentity& gpu) {
 }
 
 GpuCeilings obtain_gpu_ceilings(Refresh refresh, const GpuIdentity& gpu, const std::string& path,
-                                GpuCeilings (*measure)()) {
+                                const std::function<GpuCeilings()>& measure) {
   std::optional<GpuCeilings> cached;
   if (fs::exists(path)) {
     Result<GpuCeilings> read = read_gpu_ceilings(path);

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kSchema = "fathom.gpu_ceilings/1";
+constexpr const char* kGpuSchema = "fathom.gpu_ceilings/1";
 
 GpuSensors sensors_from_json(const Json& json) {
   return {.sm_clock_hz         = optional_from_json<double>(json.at("sm_clock_hz")),
@@ -21,8 +21,9 @@ GpuSensors sensors_from_json(const Json& json) {
           .clock_event_reasons = optional_from_json<uint64_t>(json.at("clock_event_reasons"))};
 }
 
-GpuCeilings parse(const Json& json) {
-  if (json.at("schema") != kSchema) throw std::range_error(fmt::format("its schema is not {}", kSchema));
+GpuCeilings parse_gpu(const Json& json) {
+  if (json.at("schema") != kGpuSchema)
+    throw std::range_error(fmt::format("its schema is not {}", kGpuSchema));
   GpuCeilings c{.version             = json.at("version"),
                 .machine_id          = json.at("machine_id"),
                 .name                = json.at("name"),
@@ -75,7 +76,7 @@ nlohmann::json to_json(const GpuSensors& s) {
 }
 
 nlohmann::json to_json(const GpuCeilings& c) {
-  Json json = {{"schema", kSchema},
+  Json json = {{"schema", kGpuSchema},
                {"version", c.version},
                {"machine_id", c.machine_id},
                {"name", c.name},
@@ -126,7 +127,7 @@ nlohmann::json to_json(const GpuCeilings& c) {
 
 Result<GpuCeilings> gpu_ceilings_from_json(const nlohmann::json& json) {
   try {
-    return parse(json);
+    return parse_gpu(json);
   } catch (const std::exception& problem) {
     return Error{fmt::format("not the JSON of a GPU's measured ceilings: {}", problem.what())};
   }

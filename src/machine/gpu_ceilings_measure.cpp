@@ -1,24 +1,25 @@
 #include "machine/gpu_ceilings_measure.h"
 
 #include <cuda_runtime.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <functional>
 #include <thread>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/device.h"
-#include "core/lt_matmul.h"
+#include "core/utc_time.h"
+#include "cuda/check.h"
+#include "cuda/cublaslt_matmul.h"
+#include "cuda/device.h"
+#include "cuda/device_guard.h"
+#include "cuda/event.h"
+#include "cuda/graph.h"
 #include "machine/gpu.h"
-#include "machine/gpu_kernels.h"
-#include "machine/gpu_peers.h"
+#include "machine/gpu_ceiling_kernels.h"
+#include "machine/gpu_peer_copy.h"
 #include "measure/clock.h"
 #include "measure/statistics.h"
 
@@ -43,51 +44,50 @@ struct Seen {
   GpuSensors during;
 };
 
-// Enqueues n units of work and returns how much that is.
+// Enqueues n units of work and returns their amount, in bytes, flops or loads.
 using Enqueue = std::function<double(int64_t n)>;
 
-// The GPU under test: its stream, its memory, its sensors, and a way to time what the stream does.
+const GpuFacts& facts_of(DeviceId device) {
+  const GpuFacts* facts = gpu(device);
+  if (!facts) throw SystemError(why_no_gpu(device));
+  return *facts;
+}
+
+// The GPU under test: stream, memory, sensors, and timing of work on the stream.
 class Bench {
  public:
-  Bench() {
-    if (!cuda_device()) throw SystemError(why_no_cuda_device());
-    device_ = cuda_device();
-    if (Result<NvmlGpu> sensors = nvml_gpu(gpu()->uuid)) sensors_ = *sensors;
-    FATHOM_CUDA(cudaEventCreate(&start_));
-    FATHOM_CUDA(cudaEventCreate(&end_));
+  explicit Bench(DeviceId id) : facts_(facts_of(id)), device_(fathom::device(id)), current_(id) {
+    if (Result<NvmlGpu> sensors = nvml_gpu(facts_.uuid)) sensors_ = *sensors;
     size_t free = 0, total = 0;
     FATHOM_CUDA(cudaMemGetInfo(&free, &total));
     memory_bytes_ = std::min(kDramBytes, static_cast<int64_t>(free) / 2 / kGpuLine * kGpuLine);
-    memory_       = static_cast<std::byte*>(device_->allocate(memory_bytes_));
-    sink_         = device_->allocate(256);
-    device_->fill_uniform(memory_, memory_bytes_ / 4, DType::fp32, 1, -1, 1);
+    memory_       = static_cast<std::byte*>(device_.allocate(memory_bytes_));
+    sink_         = device_.allocate(256);
+    device_.fill_uniform(memory_, memory_bytes_ / 4, DType::fp32, 1, -1, 1);
   }
   ~Bench() {
-    (void)cudaEventDestroy(start_);
-    (void)cudaEventDestroy(end_);
-    device_->release(memory_);
-    device_->release(sink_);
+    device_.release(memory_);
+    device_.release(sink_);
   }
   Bench(const Bench&)            = delete;
   Bench& operator=(const Bench&) = delete;
 
   const GpuKernels& kernels() const { return *gpu_kernels(); }
-  StreamRef stream() const { return device_->stream(); }
-  Device& device() const { return *device_; }
+  StreamRef stream() const { return device_.stream(); }
+  Device& device() const { return device_; }
+  const GpuFacts& facts() const { return facts_; }
   std::byte* memory() const { return memory_; }
   int64_t memory_bytes() const { return memory_bytes_; }
   void* sink() const { return sink_; }
 
-  // Of the GPU's time, by its events.
+  // GPU time, by events.
   double seconds(const Enqueue& enqueue, int64_t n, double* amount = nullptr) const {
-    FATHOM_CUDA(cudaEventRecord(start_, stream()));
+    start_.record(stream());
     const double work = enqueue(n);
-    FATHOM_CUDA(cudaEventRecord(end_, stream()));
-    FATHOM_CUDA(cudaEventSynchronize(end_));
+    end_.record(stream());
+    end_.synchronize();
     if (amount) *amount = work;
-    float ms = 0;
-    FATHOM_CUDA(cudaEventElapsedTime(&ms, start_, end_));
-    return 1e-3 * static_cast<double>(ms);
+    return 1e-3 * elapsed_ms(start_, end_);
   }
 
   int64_t units_for(double wanted_s, const Enqueue& enqueue) const {
@@ -113,25 +113,27 @@ class Bench {
   Seen measure(const Enqueue& enqueue) const {
     const int64_t n = units_for(kTrialS, enqueue);
     Seen seen{.value = summarise(rates(enqueue, n), Better::higher), .during = {}};
-    // Read in the middle of three trials' worth of the same: sensors answer for what the GPU does just now.
+    // Reads the sensors in the middle of another three trials, as they show the current state.
     enqueue(3 * n);
     std::this_thread::sleep_for(std::chrono::duration<double>(kTrialS));
     if (sensors_) seen.during = sensors_->sensors();
-    device_->synchronize();
+    device_.synchronize();
     return seen;
   }
 
  private:
-  Device* device_ = nullptr;
+  const GpuFacts& facts_;
+  Device& device_;
+  const DeviceGuard current_;  // launches of the thread that made this go to device_
   std::optional<NvmlGpu> sensors_;
-  cudaEvent_t start_ = nullptr, end_ = nullptr;
+  Event start_, end_;
   std::byte* memory_    = nullptr;
   int64_t memory_bytes_ = 0;
   void* sink_           = nullptr;
 };
 
-// An idle H200 is at 345 MHz and climbs to 1980 in some hundred milliseconds. The rate of multiply-adds is
-// the clock, up to a factor.
+// An idle H200 runs at 345 MHz and reaches 1980 MHz after some hundred milliseconds. The rate of
+// multiply-adds is proportional to the clock.
 bool settle_clock(const Bench& bench) {
   const Enqueue multiply_adds = [&](int64_t n) {
     return bench.kernels().fma(DType::fp32, n, bench.sink(), bench.stream());
@@ -143,8 +145,8 @@ bool settle_clock(const Bench& bench) {
     const int64_t n = bench.units_for(kWindowS, multiply_adds);
     windows.push_back(bench.rates(multiply_adds, n, 1).front());
     if (windows.size() < kWindows || now_s() - start < 0.3) continue;
-    const auto [least, most] = std::minmax_element(windows.end() - kWindows, windows.end());
-    if (*most <= *least * (1 + kSettledWithin)) return true;
+    const auto [lowest, highest] = std::minmax_element(windows.end() - kWindows, windows.end());
+    if (*highest <= *lowest * (1 + kSettledWithin)) return true;
   }
   return false;
 }
@@ -156,7 +158,7 @@ int64_t working_set(const Bench& bench, GpuLevel level) {
     case GpuLevel::dram:
       return bench.memory_bytes();
     case GpuLevel::l2:
-      return std::min(kL2Bytes, gpu()->l2_bytes / 3 / (64 << 10) * (64 << 10));
+      return std::min(kL2Bytes, bench.facts().l2_bytes / 3 / (64 << 10) * (64 << 10));
     default:
       return kGpuL1Bytes;
   }
@@ -205,7 +207,7 @@ Enqueue arithmetic(const Bench& bench, DType dtype, GpuUnit unit) {
   return [&bench, dtype, loop](int64_t n) { return loop(dtype, n * kSteps, bench.sink(), bench.stream()); };
 }
 
-// The rate of the same loop on zeros is no median of anything real, but nothing beats it.
+// The rate of the same loop on zeros: no real product reaches it, so it bounds the best.
 double highest_on_zeros(const Bench& bench, DType dtype) {
   const Enqueue zeros = [&](int64_t n) {
     return bench.kernels().mma_of_zeros(dtype, n * 16, bench.sink(), bench.stream());
@@ -239,25 +241,26 @@ Seen measure_cublaslt(const Bench& bench, DType dtype) {
 // ---- latency
 
 GpuLatency measure_latency(const Bench& bench, GpuLevel level) {
-  const bool l2       = level == GpuLevel::l2;
-  const auto bytes    = static_cast<int64_t>(bench.kernels().make_cycle(
-         bench.memory(),
-      l2 ? std::min(kLatencyL2Bytes, gpu()->l2_bytes / 4) : std::min(kLatencyBytes, bench.memory_bytes()),
-         bench.stream()));
+  const bool l2    = level == GpuLevel::l2;
+  const auto bytes = static_cast<int64_t>(
+      bench.kernels().make_cycle(bench.memory(),
+                                 l2 ? std::min(kLatencyL2Bytes, bench.facts().l2_bytes / 4)
+                                    : std::min(kLatencyBytes, bench.memory_bytes()),
+                                 bench.stream()));
   const int64_t lines = bytes / kGpuLine;
   int64_t line        = 0;
   const Enqueue loads = [&](int64_t n) {
-    line = next_line(line + 1, lines);  // elsewhere: what the last trial read may still lie in L2
+    line = next_line(line + 1, lines);  // another start: lines of the last trial may still be in L2
     return bench.kernels().chase(bench.memory() + line * kGpuLine, 256 * n, bench.sink(), bench.stream());
   };
-  if (l2) bench.seconds(loads, lines / 256);  // brings all of it there
+  if (l2) bench.seconds(loads, lines / 256);  // loads the whole cycle into L2
   std::vector<double> ns;
   for (const double rate : bench.rates(loads, bench.units_for(kTrialS, loads))) ns.push_back(1e9 / rate);
   return {.level = level, .bytes = bytes, .ns = summarise(ns, Better::lower)};
 }
 
 Measured measure_launch(const Bench& bench) {
-  constexpr int kLaunches = 500;  // fewer than the queue holds, so that none waits for room
+  constexpr int kLaunches = 500;  // fewer than the launch queue holds, so none blocks
   std::vector<double> ns;
   for (int trial = 0; trial <= kTrials; ++trial) {
     bench.device().synchronize();
@@ -326,7 +329,7 @@ LinkRate measure_link(const Bench& bench, LinkDirection direction, bool pinned, 
   if (pinned) {
     rates = bench.rates(copy, bench.units_for(kTrialS, copy));
   } else {
-    // The host copies through a staging buffer of the driver: its time is the time.
+    // The host copies through the driver's staging buffer, so host time is measured.
     for (int trial = 0; trial <= kTrials; ++trial) {
       const double start = now_s();
       copy(1);
@@ -340,10 +343,8 @@ LinkRate measure_link(const Bench& bench, LinkDirection direction, bool pinned, 
           .bytes_per_s = summarise(rates, Better::higher)};
 }
 
-std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
-int other_processes() {
-  const Result<NvmlGpu> sensors = nvml_gpu(gpu()->uuid);
+int other_processes(const GpuFacts& facts) {
+  const Result<NvmlGpu> sensors = nvml_gpu(facts.uuid);
   if (!sensors) return 0;
   const auto processes = sensors->processes();
   if (!processes) return 0;
@@ -351,7 +352,7 @@ int other_processes() {
                                         [](const GpuProcess& process) { return process.pid != getpid(); }));
 }
 
-// A part that fails leaves its reason and the others; a lost GPU ends them all.
+// A measurement that fails leaves its reason, and the others continue; a lost GPU ends them all.
 template <class F>
 void attempt(GpuCeilings& into, std::string what, F measure) {
   try {
@@ -422,14 +423,14 @@ void measure_links(const Bench& bench, GpuCeilings& into) {
 
 }  // namespace
 
-GpuCeilings measure_gpu_ceilings(const ProgressLine& progress) {
-  if (!gpu()) throw SystemError(why_no_gpu());
-  const double start = now_s();
+GpuCeilings measure_gpu_ceilings(const ProgressLine& progress, DeviceId device) {
+  const GpuFacts& facts = facts_of(device);
+  const double start    = now_s();
   GpuCeilings ceilings{
-      .name = gpu()->name, .l2_bytes = gpu()->l2_bytes, .other_processes = other_processes()};
-  progress(fmt::format("{}: the clock settles", gpu()->name));
+      .name = facts.name, .l2_bytes = facts.l2_bytes, .other_processes = other_processes(facts)};
+  progress(fmt::format("{}: the clock settles", facts.name));
   {
-    const Bench bench;
+    const Bench bench(device);
     ceilings.clock_settled = settle_clock(bench);
     progress("GPU memory and cache bandwidth");
     measure_bandwidths(bench, ceilings);
@@ -438,27 +439,25 @@ GpuCeilings measure_gpu_ceilings(const ProgressLine& progress) {
     progress("copies between host and GPU");
     measure_links(bench, ceilings);
     progress("GPU arithmetic");
-    measure_peaks(bench, ceilings);  // last: it heats
+    measure_peaks(bench, ceilings);  // last: it heats the GPU
   }
-  if (gpu()->count > 1) {
+  if (facts.count > 1) {
     progress("copies between GPUs");
-    attempt(ceilings, "copies between GPUs", [&] { ceilings.peers = measure_peer_copies(); });
+    attempt(ceilings, "copies between GPUs", [&] { ceilings.peers = measure_peer_copies(facts); });
   }
   ceilings.seconds     = now_s() - start;
   ceilings.measured_at = utc_now();
   return ceilings;
 }
 
-Measured measure_gpu_bandwidth(GpuLevel level, Traffic traffic) {
-  if (!gpu()) throw SystemError(why_no_gpu());
-  const Bench bench;
+Measured measure_gpu_bandwidth(GpuLevel level, Traffic traffic, DeviceId device) {
+  const Bench bench(device);
   settle_clock(bench);
   return bench.measure(traffic_over(bench, level, traffic)).value;
 }
 
-Measured measure_gpu_flops(DType dtype, bool tensor) {
-  if (!gpu()) throw SystemError(why_no_gpu());
-  const Bench bench;
+Measured measure_gpu_flops(DType dtype, bool tensor, DeviceId device) {
+  const Bench bench(device);
   settle_clock(bench);
   return measure_flops(bench, dtype, tensor ? GpuUnit::tensor_cores : GpuUnit::cuda_cores).value;
 }

@@ -1,4 +1,4 @@
-// Measuring the ceilings of machine/gpu_ceilings.h. Without a GPU, or in a build without CUDA, all of these
+// Measures the ceilings of machine/gpu_ceilings.h. Without that GPU, or in a build without CUDA, all of these
 // throw SystemError with the reason.
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace fathom::machine {
 
-GpuCeilings measure_gpu_ceilings(const ProgressLine& progress);
+GpuCeilings measure_gpu_ceilings(const ProgressLine& progress, DeviceId device);
 
 // One entry each.
-Measured measure_gpu_bandwidth(GpuLevel level, Traffic traffic);
-Measured measure_gpu_flops(DType dtype, bool tensor);
+Measured measure_gpu_bandwidth(GpuLevel level, Traffic traffic, DeviceId device);
+Measured measure_gpu_flops(DType dtype, bool tensor, DeviceId device);
 
 }  // namespace fathom::machine

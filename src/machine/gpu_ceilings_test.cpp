@@ -9,18 +9,18 @@
 
 #include "core/expect.h"
 #include "machine/gpu.h"
-#include "machine/identity.h"
+#include "machine/machine_id.h"
 
 namespace fathom::machine {
 namespace {
 
 namespace fs = std::filesystem;
 
-Measured value(double median) { return {median, median * 0.9, median * 1.1, median * 1.2, 12}; }
+Measured gpu_value(double median) { return {median, median * 0.9, median * 1.1, median * 1.2, 12}; }
 
 const GpuIdentity kGpu{.machine_id = "h200", .uuid = "GPU-1", .driver = "580.1"};
 
-GpuCeilings example() {
+GpuCeilings gpu_example() {
   GpuCeilings c;
   c.machine_id    = kGpu.machine_id;
   c.name          = "NVIDIA H200";
@@ -36,29 +36,29 @@ GpuCeilings example() {
                        .temperature_c       = 61,
                        .energy_j            = 1e6,
                        .clock_event_reasons = 0x4};
-  c.bandwidths          = {{GpuLevel::shared, Traffic::read, 32 << 10, value(33e12), {}},
-                           {GpuLevel::l2, Traffic::read, 16 << 20, value(8e12), {}},
-                           {GpuLevel::l2, Traffic::copy, 16 << 20, value(6e12), {}},
-                           {GpuLevel::dram, Traffic::read, int64_t{4} << 30, value(4e12), hot},
-                           {GpuLevel::dram, Traffic::copy, int64_t{4} << 30, value(3e12), {}},
-                           {GpuLevel::dram, Traffic::write, int64_t{4} << 30, value(3.5e12), {}}};
-  c.peaks               = {{DType::fp32, GpuUnit::cuda_cores, value(60e12), {}},
-                           {DType::fp32, GpuUnit::tensor_cores, value(400e12), {}},
-                           {DType::bf16, GpuUnit::tensor_cores, value(700e12), hot},
-                           {DType::bf16, GpuUnit::cublaslt, value(780e12), hot}};
-  c.load_latencies      = {{GpuLevel::l2, 8 << 20, value(270)}, {GpuLevel::dram, 1 << 30, value(800)}};
-  c.launch_ns           = value(2000);
-  c.launch_to_finish_ns = value(9000);
+  c.bandwidths     = {{GpuLevel::shared, Traffic::read, 32 << 10, gpu_value(33e12), {}},
+                      {GpuLevel::l2, Traffic::read, 16 << 20, gpu_value(8e12), {}},
+                      {GpuLevel::l2, Traffic::copy, 16 << 20, gpu_value(6e12), {}},
+                      {GpuLevel::dram, Traffic::read, int64_t{4} << 30, gpu_value(4e12), hot},
+                      {GpuLevel::dram, Traffic::copy, int64_t{4} << 30, gpu_value(3e12), {}},
+                      {GpuLevel::dram, Traffic::write, int64_t{4} << 30, gpu_value(3.5e12), {}}};
+  c.peaks          = {{DType::fp32, GpuUnit::cuda_cores, gpu_value(60e12), {}},
+                      {DType::fp32, GpuUnit::tensor_cores, gpu_value(400e12), {}},
+                      {DType::bf16, GpuUnit::tensor_cores, gpu_value(700e12), hot},
+                      {DType::bf16, GpuUnit::cublaslt, gpu_value(780e12), hot}};
+  c.load_latencies = {{GpuLevel::l2, 8 << 20, gpu_value(270)}, {GpuLevel::dram, 1 << 30, gpu_value(800)}};
+  c.launch_ns      = gpu_value(2000);
+  c.launch_to_finish_ns = gpu_value(9000);
   c.graph_node_ns       = {};  // not measured
-  c.links               = {{LinkDirection::to_gpu, true, 128 << 20, value(55e9)},
-                           {LinkDirection::to_host, false, 128 << 20, value(9e9)}};
-  c.peers               = {{0, 1, true, value(390e9)}, {1, 0, false, value(20e9)}};
+  c.links               = {{LinkDirection::to_gpu, true, 128 << 20, gpu_value(55e9)},
+                           {LinkDirection::to_host, false, 128 << 20, gpu_value(9e9)}};
+  c.peers               = {{0, 1, true, gpu_value(390e9)}, {1, 0, false, gpu_value(20e9)}};
   c.not_measured        = {{"fp8 by cublaslt", "cuBLASLt is missing"}};
   return c;
 }
 
 TEST(GpuCeilingsJson, SurvivesTheRoundTrip) {
-  for (const GpuCeilings& c : {GpuCeilings{}, example()}) {
+  for (const GpuCeilings& c : {GpuCeilings{}, gpu_example()}) {
     const Result<GpuCeilings> back = gpu_ceilings_from_json(nlohmann::json::parse(to_json(c).dump()));
     ASSERT_TRUE(back) << back.error().message;
     EXPECT_EQ(*back, c);
@@ -66,7 +66,7 @@ TEST(GpuCeilingsJson, SurvivesTheRoundTrip) {
 }
 
 TEST(GpuCeilingsJson, RefusesWhatNoMeasuringGives) {
-  const nlohmann::json good = to_json(example());
+  const nlohmann::json good = to_json(gpu_example());
   const auto refused = [](const nlohmann::json& json) { return !gpu_ceilings_from_json(json).has_value(); };
   EXPECT_FALSE(refused(good));
   EXPECT_TRUE(refused({}));
@@ -86,7 +86,7 @@ TEST(GpuCeilingsJson, RefusesWhatNoMeasuringGives) {
 }
 
 TEST(GpuRates, FallSmoothlyFromL2ToDram) {
-  const GpuCeilings c = example();
+  const GpuCeilings c = gpu_example();
   EXPECT_DOUBLE_EQ(gpu_best_rate(Traffic::read, 0, c), 9.6e12);
   EXPECT_DOUBLE_EQ(gpu_best_rate(Traffic::read, 60 << 20, c), 9.6e12);
   // Half in L2, half in DRAM: twice the bytes in the time of both.
@@ -102,7 +102,7 @@ TEST(GpuRates, FallSmoothlyFromL2ToDram) {
 }
 
 TEST(GpuRates, OfWhatIsKnown) {
-  const GpuCeilings c = example();
+  const GpuCeilings c = gpu_example();
   EXPECT_DOUBLE_EQ(gpu_best_rate(Traffic::write, 1 << 20, c), 4.2e12);  // L2 was not measured
   EXPECT_EQ(gpu_best_rate(Traffic::write_nontemporal, 1 << 20, c), gpu_best_rate(Traffic::write, 1 << 20, c));
   EXPECT_EQ(gpu_best_rate(Traffic::copy_nontemporal, 1 << 30, c), gpu_best_rate(Traffic::copy, 1 << 30, c));
@@ -116,7 +116,7 @@ TEST(GpuRates, OfWhatIsKnown) {
 }
 
 TEST(GpuRates, TensorCoresTakeTheBetterLoop) {
-  const GpuCeilings c = example();
+  const GpuCeilings c = gpu_example();
   EXPECT_DOUBLE_EQ(gpu_peak_flops(DType::bf16, true, c), 1.2 * 780e12);
   EXPECT_DOUBLE_EQ(gpu_median_flops(DType::fp32, true, c), 400e12);  // tf32
   EXPECT_DOUBLE_EQ(gpu_median_flops(DType::fp32, false, c), 60e12);
@@ -125,12 +125,12 @@ TEST(GpuRates, TensorCoresTakeTheBetterLoop) {
 }
 
 TEST(GpuBests, AreKeptFromTheEarlierMeasuring) {
-  GpuCeilings earlier = example(), fresh = example();
+  GpuCeilings earlier = gpu_example(), fresh = gpu_example();
   earlier.bandwidths[3].bytes_per_s.best = 5e12;
   earlier.bandwidths[4].bytes_per_s.best = 1;  // the fresh one is better
   earlier.peaks[2].flops_per_s.best      = 1e15;
   earlier.load_latencies[0].ns.best      = 200;
-  earlier.graph_node_ns                  = value(1300);
+  earlier.graph_node_ns                  = gpu_value(1300);
   earlier.links[0].bytes_per_s.best      = 70e9;
   earlier.peers[1].bytes_per_s.best      = 30e9;
   const GpuCeilings kept                 = with_bests_of(fresh, earlier);
@@ -140,7 +140,7 @@ TEST(GpuBests, AreKeptFromTheEarlierMeasuring) {
   EXPECT_EQ(kept.peaks[2].flops_per_s.best, 1e15);
   EXPECT_EQ(kept.peaks[3].flops_per_s.best, fresh.peaks[3].flops_per_s.best);
   EXPECT_EQ(kept.load_latencies[0].ns.best, 200);  // of times, the lowest
-  EXPECT_EQ(kept.graph_node_ns.best, value(1300).best);
+  EXPECT_EQ(kept.graph_node_ns.best, gpu_value(1300).best);
   EXPECT_EQ(kept.links[0].bytes_per_s.best, 70e9);
   EXPECT_EQ(kept.peers[1].bytes_per_s.best, 30e9);
   EXPECT_EQ(with_bests_of(fresh, fresh), fresh);
@@ -158,7 +158,7 @@ class GpuCache : public testing::Test {
 
   static GpuCeilings measure() {
     ++measured_;
-    return example();
+    return gpu_example();
   }
   GpuCeilings obtain(Refresh refresh) const { return obtain_gpu_ceilings(refresh, kGpu, path_, measure); }
 
@@ -167,9 +167,9 @@ class GpuCache : public testing::Test {
 };
 
 TEST_F(GpuCache, IsWrittenOnceAndReadAfter) {
-  EXPECT_EQ(obtain(Refresh::if_missing), example());
-  EXPECT_EQ(obtain(Refresh::if_missing), example());
-  EXPECT_EQ(obtain(Refresh::never), example());
+  EXPECT_EQ(obtain(Refresh::if_missing), gpu_example());
+  EXPECT_EQ(obtain(Refresh::if_missing), gpu_example());
+  EXPECT_EQ(obtain(Refresh::never), gpu_example());
   EXPECT_EQ(measured_, 1);
   obtain(Refresh::always);
   EXPECT_EQ(measured_, 2);
@@ -183,12 +183,12 @@ TEST_F(GpuCache, NeverMeansNever) {
 TEST_F(GpuCache, OfAnotherGpuOrDriverIsNotUsed) {
   for (auto change : {+[](GpuCeilings& c) { c.uuid = "GPU-2"; }, +[](GpuCeilings& c) { c.driver = "590"; },
                       +[](GpuCeilings& c) { ++c.version; }}) {
-    GpuCeilings other = example();
+    GpuCeilings other = gpu_example();
     other.bandwidths[0].bytes_per_s.best *= 100;
     change(other);
     write_gpu_ceilings(other, path_);
     testing::internal::CaptureStderr();
-    EXPECT_EQ(obtain(Refresh::if_missing), example());
+    EXPECT_EQ(obtain(Refresh::if_missing), gpu_example());
     EXPECT_NE(testing::internal::GetCapturedStderr().find("another GPU"), std::string::npos);
   }
 }
@@ -198,14 +198,14 @@ TEST_F(GpuCache, CorruptOnesAreMeasuredAnew) {
   for (const char* text : {"", "{", "[1]"}) {
     std::ofstream(path_) << text;
     testing::internal::CaptureStderr();
-    EXPECT_EQ(obtain(Refresh::if_missing), example());
+    EXPECT_EQ(obtain(Refresh::if_missing), gpu_example());
     EXPECT_NE(testing::internal::GetCapturedStderr().find(path_.string()), std::string::npos);
     EXPECT_TRUE(read_gpu_ceilings(path_)) << "the cache is whole again";
   }
 }
 
 TEST_F(GpuCache, RefreshKeepsTheBest) {
-  GpuCeilings earlier = example();
+  GpuCeilings earlier = gpu_example();
   earlier.peaks[2].flops_per_s.best *= 2;
   write_gpu_ceilings(earlier, path_);
   EXPECT_EQ(obtain(Refresh::always).peaks[2].flops_per_s.best, earlier.peaks[2].flops_per_s.best);

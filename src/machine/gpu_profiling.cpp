@@ -13,10 +13,10 @@
 namespace fathom::machine {
 namespace {
 
-constexpr double kGpmIntervalS = 0.2;  // NVIDIA asks for 0.1 at least
+constexpr double kGpmIntervalS = 0.2;  // NVIDIA recommends at least 0.1
 
-Result<std::string> try_nvml() {
-  const Result<NvmlGpu> sensors = nvml_gpu(gpu()->uuid);
+Result<std::string> try_nvml(const GpuFacts& facts) {
+  const Result<NvmlGpu> sensors = nvml_gpu(facts.uuid);
   if (!sensors) return sensors.error();
   const GpuSensors seen = sensors->sensors();
   std::vector<std::string> words;
@@ -29,8 +29,8 @@ Result<std::string> try_nvml() {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-Result<std::string> try_gpm() {
-  const Result<NvmlGpu> sensors = nvml_gpu(gpu()->uuid);
+Result<std::string> try_gpm(const GpuFacts& facts) {
+  const Result<NvmlGpu> sensors = nvml_gpu(facts.uuid);
   if (!sensors) return sensors.error();
   const Result<NvmlGpu::Utilisation> busy = sensors->utilisation(kGpmIntervalS);
   if (!busy) return busy.error();
@@ -38,19 +38,20 @@ Result<std::string> try_gpm() {
                      100 * busy->tensor, 100 * busy->dram, 1e3 * kGpmIntervalS);
 }
 
-Result<std::string> try_rung(GpuRung rung) {
-  if (!gpu()) return Error{fmt::format("no GPU: {}", why_no_gpu())};
+Result<std::string> try_rung(GpuRung rung, DeviceId device) {
+  const GpuFacts* facts = gpu(device);
+  if (!facts) return Error{fmt::format("no GPU: {}", why_no_gpu(device))};
   switch (rung) {
     case GpuRung::nvml:
-      return try_nvml();
+      return try_nvml(*facts);
     case GpuRung::gpm:
-      return try_gpm();
+      return try_gpm(*facts);
     case GpuRung::activity:
-      return try_cupti_activity();
+      return try_cupti_activity(device);
     case GpuRung::range_profiler:
-      return try_cupti_range_profiler();
+      return try_cupti_range_profiler(device);
     case GpuRung::pm_sampling:
-      return try_cupti_pm_sampling();
+      return try_cupti_pm_sampling(device);
   }
   return Error{"not a rung"};
 }
@@ -70,8 +71,8 @@ std::string_view describe(GpuRung rung) {
   return kWords[static_cast<int>(rung)];
 }
 
-GpuRungState probe_gpu_profiling(GpuRung rung) {
-  const Result<std::string> tried = try_rung(rung);
+GpuRungState probe_gpu_profiling(GpuRung rung, DeviceId device) {
+  const Result<std::string> tried = try_rung(rung, device);
   if (!tried) return {.rung = rung, .why_not = tried.error().message, .seen = {}};
   return {.rung = rung, .why_not = {}, .seen = *tried};
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "machine/gpu_kernels.h"
+#include "machine/gpu_ceiling_kernels.h"
 
 namespace fathom::machine {
 namespace {
@@ -23,7 +23,7 @@ TEST(GpuFacts, FeaturesFollowTheCapability) {
   EXPECT_TRUE(hopper.tma() && hopper.wgmma() && hopper.fp8_tensor());
   EXPECT_FALSE(hopper.fp4_tensor() || hopper.tcgen05());
   EXPECT_TRUE(blackwell.tma() && blackwell.fp4_tensor() && blackwell.tcgen05());
-  EXPECT_FALSE(blackwell.wgmma());  // what only Hopper has
+  EXPECT_FALSE(blackwell.wgmma());  // Hopper only
   EXPECT_TRUE(workstation.fp4_tensor() && workstation.tma());
   EXPECT_FALSE(workstation.tcgen05());
 }
@@ -38,7 +38,7 @@ TEST(GpuFacts, DramOnPaperIsTwoTransfersAClock) {
 TEST(HostMemory, IsCoherentOnlyThroughTheHostsPageTables) {
   GpuFacts facts = of_capability(9, 0);
   EXPECT_EQ(host_memory(facts), HostMemory::staged);
-  facts.host_page_tables = true;  // without access it means nothing
+  facts.host_page_tables = true;  // has no meaning without pageable_access
   EXPECT_EQ(host_memory(facts), HostMemory::staged);
   facts.pageable_access = true;
   EXPECT_EQ(host_memory(facts), HostMemory::coherent);
@@ -57,7 +57,7 @@ TEST(Superchip, IsNamedAfterCpuAndGpu) {
   EXPECT_EQ(superchip(card), "Grace Hopper");
   card.major = 10;
   EXPECT_EQ(superchip(card), "Grace Blackwell");
-  card.major = 7;  // Volta on POWER9 walks the host's page tables too, and is no Grace
+  card.major = 7;  // Volta on POWER9 uses the host's page tables too, but is no Grace
   EXPECT_EQ(superchip(card), "");
 }
 

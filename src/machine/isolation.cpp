@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cpus.h"
+#include "core/proc_meminfo.h"
 #include "machine/topology.h"
 
 #if defined(__x86_64__)
@@ -83,8 +84,8 @@ std::vector<CgroupLine> lines_of(std::string_view proc_self_cgroup) {
   return result;
 }
 
-// From a group up to its root, both included. In a container the path may be of a hierarchy we do not see:
-// then the folders are absent and only the root speaks.
+// A group and its ancestors up to the root. In a container the path may belong to a hierarchy outside it:
+// those folders are absent, and only the root counts.
 std::vector<fs::path> group_and_ancestors(const fs::path& root, const std::string& group) {
   std::vector<fs::path> folders{root};
   fs::path folder = root;
@@ -109,8 +110,7 @@ int usable_threads() {
 }
 
 int64_t memory_available_bytes() {
-  const std::string meminfo = read_text("/proc/meminfo").value_or("");
-  const int64_t free        = parse_meminfo(meminfo, "MemAvailable").value_or(0);
+  const int64_t free = proc_meminfo("MemAvailable").value_or(0);
   return std::min(free, isolation().cgroup.memory_bytes.value_or(free));
 }
 

@@ -44,7 +44,7 @@ TEST_F(Cgroups, VersionOneReadsItsMemoryHierarchy) {
   EXPECT_EQ(cgroup_memory_limit("3:cpu:/job\n", root_), std::nullopt);
 }
 
-// In a container the path is the host's; only the mount's own root is there.
+// In a container the path is the host's, but only the root of the mount exists.
 TEST_F(Cgroups, PathOfAnotherNamespaceFallsBackToTheRoot) {
   write("memory.max", "4096000\n");
   EXPECT_EQ(cgroup_memory_limit("0::/kubepods/pod1/box\n", root_), 4096000);
@@ -75,7 +75,7 @@ TEST(MemoryLimit, HasThreeWaysToSayNone) {
 TEST(CpuTimes, AreSummedFromTheFirstLine) {
   const auto times = parse_cpu_times("cpu  10 1 5 70 4 0 3 7 2 0\ncpu0 9 9 9 9 9 9 9 9 9 9\n");
   ASSERT_TRUE(times);
-  EXPECT_EQ(times->total, 100);  // guest time, the ninth, is in user already
+  EXPECT_EQ(times->total, 100);  // user time already contains guest time, the ninth field
   EXPECT_EQ(times->idle, 74);
   EXPECT_EQ(times->steal, 7);
   EXPECT_FALSE(parse_cpu_times(""));

@@ -11,7 +11,7 @@
 #include "core/rng.h"
 #include "machine/features.h"
 #include "machine/fma_kernels.h"
-#include "machine/huge_buffer.h"
+#include "machine/huge_page_buffer.h"
 #include "machine/stream_kernels.h"
 
 namespace fathom::machine {
@@ -39,10 +39,10 @@ class Streams : public testing::TestWithParam<Runnable> {
   static StreamKernel of(Traffic traffic) { return GetParam().kernels->of[static_cast<int>(traffic)]; }
 };
 
-// Reading every word exactly once a pass is what makes the byte count of a read true.
+// A read must load every word exactly once a pass, or its byte count is wrong.
 TEST_P(Streams, ReadTakesEveryWordOnceAPass) {
   for (const int64_t bytes : kBytes) {
-    HugeBuffer source(bytes + kGuard);
+    HugePageBuffer source(bytes + kGuard);
     auto* words = reinterpret_cast<int64_t*>(source.data());
     fill_integers<int64_t>(words, (bytes + kGuard) / 8, 7, INT64_MIN, INT64_MAX);
     const uint64_t expected =
@@ -58,7 +58,7 @@ TEST_P(Streams, WritesFillTheTargetAndNothingElse) {
   for (const Traffic traffic : {Traffic::write, Traffic::write_nontemporal}) {
     if (!of(traffic)) continue;
     for (const int64_t bytes : kBytes) {
-      HugeBuffer target(bytes + 2 * kGuard);
+      HugePageBuffer target(bytes + 2 * kGuard);
       std::memset(target.data(), 0xee, target.bytes());
       of(traffic)(target.data() + kGuard, nullptr, bytes, 1);
       const auto untouched   = [](std::byte b) { return b == std::byte{0xee}; };
@@ -74,7 +74,7 @@ TEST_P(Streams, CopiesCopyAndTouchNothingElse) {
   for (const Traffic traffic : {Traffic::copy, Traffic::copy_nontemporal}) {
     if (!of(traffic)) continue;
     for (const int64_t bytes : kBytes) {
-      HugeBuffer source(bytes), target(bytes + 2 * kGuard);
+      HugePageBuffer source(bytes), target(bytes + 2 * kGuard);
       fill_integers<int64_t>(reinterpret_cast<int64_t*>(source.data()), bytes / 8, 11, INT64_MIN, INT64_MAX);
       std::memset(target.data(), 0xee, target.bytes());
       of(traffic)(target.data() + kGuard, source.data(), bytes, 2);
@@ -102,7 +102,8 @@ TEST(Chase, FollowsAsManyPointersAsAsked) {
   }
 }
 
-// A chain that was folded away, skipped or run too often would end elsewhere. Exact: sums of powers of two.
+// A chain that the compiler folded, or that ran too rarely or too often, ends at another value. Exact: sums
+// of powers of two.
 double expected_of(const FmaKernel& kernel, int64_t steps) {
   const std::string isa = kernel.isa;
   const double n        = static_cast<double>(steps);
@@ -130,7 +131,7 @@ TEST(FmaKernels, RunEveryStepOfEveryChain) {
   if (!skipped.empty()) std::printf("not run, this processor lacks them:%s\n", skipped.c_str());
 }
 
-// What a rate is computed with: chains, times lanes (or products of tiles), times two.
+// The flops of a step: chains, times lanes (or products of a tile), times two.
 TEST(FmaKernels, CountFlops) {
   const std::map<std::pair<std::string, DType>, double> expected = {
       {{"sse2", DType::fp32}, 7 * 4 + 7 * 4},
@@ -148,9 +149,9 @@ TEST(FmaKernels, CountFlops) {
     EXPECT_EQ(kernel.flops_per_step, expected.at({kernel.isa, kernel.dtype})) << kernel.isa;
 }
 
-TEST(HugeBuffer, IsAlignedWritableAndAsLargeAsAsked) {
+TEST(HugePageBuffer, IsAlignedWritableAndAsLargeAsAsked) {
   for (const int64_t bytes : {int64_t{1}, int64_t{4097}, int64_t{2} << 20, (int64_t{2} << 20) + 1}) {
-    HugeBuffer buffer(bytes);
+    HugePageBuffer buffer(bytes);
     EXPECT_EQ(buffer.bytes(), bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % (2 << 20), 0u);
     buffer.data()[0] = buffer.data()[bytes - 1] = std::byte{1};

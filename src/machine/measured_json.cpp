@@ -1,14 +1,10 @@
 #include "machine/measured_json.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
-#include "core/expect.h"
+#include "core/atomic_file.h"
 #include "machine/topology.h"
 
 namespace fathom::machine {
@@ -45,19 +41,7 @@ Result<Json> read_json_file(const std::string& path) {
 }
 
 void write_json_file(const Json& json, const std::string& path) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  const std::string text = json.dump(1) + "\n";
-  std::string temporary  = path + ".XXXXXX";
-  const int file         = FATHOM_SYSTEM(mkostemp(temporary.data(), O_CLOEXEC));
-  const bool written =
-      write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
-  const int error = errno;
-  close(file);
-  if (!written) {
-    unlink(temporary.c_str());
-    system_failed("write of the ceilings cache", error, __FILE__, __LINE__);
-  }
-  std::filesystem::rename(temporary, path);
+  write_file_atomically(path, json.dump(1) + "\n");
 }
 
 }  // namespace fathom::machine

@@ -1,4 +1,4 @@
-// JSON of measured quantities, and files of it: what the caches of the CPU's and the GPU's ceilings share.
+// JSON of measured quantities, and JSON files, for the caches of the CPU's and the GPUs' ceilings.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,11 +15,11 @@ namespace fathom::machine {
 
 nlohmann::json measured_to_json(const Measured& measured);  // null where nothing was measured
 
-// These throw nlohmann's exceptions, and std::range_error for values no measuring gives.
+// These throw nlohmann's exceptions, and std::range_error for values that no measurement gives.
 Measured measured_from_json(const nlohmann::json& json);
 DType dtype_from_json(const nlohmann::json& json);
 
-// By the name to_string() gives it.
+// The inverse of to_string().
 template <class E, size_t N>
 E enum_from_json(const nlohmann::json& json, const E (&values)[N]) {
   const std::string name = json;

@@ -12,7 +12,7 @@
 namespace fathom::machine {
 namespace {
 
-// ---- What of nvml.h is used; the toolkit of CUDA 13 does not bring that header.
+// ---- The parts of nvml.h in use; the toolkit of CUDA 13 lacks that header.
 
 constexpr int kSuccess            = 0;
 constexpr int kInsufficientSize   = 7;
@@ -54,7 +54,7 @@ struct GpmMetric {
   double value;
   const char *short_name, *long_name, *unit;
 };
-// The header's array has grown from version to version; only `count` of its entries are looked at.
+// The header's array grows from version to version; NVML reads only `count` entries.
 struct GpmQuery {
   unsigned version, count;
   void *first, *second;
@@ -77,7 +77,7 @@ constexpr ReasonName kReasons[] = {{0x1, "idle"},
                                    {kPowerBrake, "HW power brake"},
                                    {0x100, "display clocks"}};
 
-// Every function NVML has been asked for; null where this driver lacks it.
+// NVML's functions; null where this driver lacks one.
 struct Library {
   std::string why_not;  // empty: open
   int (*init)()                                    = nullptr;
@@ -154,7 +154,7 @@ Library open_library() {
   return nvml;
 }
 
-// Opened at the first question and never closed: a shutdown at exit would race with threads still asking.
+// Opened at the first use and never closed: a shutdown at exit would race with other threads' calls.
 const Library& library() {
   static const Library nvml = open_library();
   return nvml;

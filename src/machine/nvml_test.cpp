@@ -11,7 +11,7 @@ TEST(ClockEvents, AreNamed) {
   EXPECT_TRUE(clock_event_names(0).empty());
   EXPECT_EQ(clock_event_names(0x1), std::vector<std::string>{"idle"});
   EXPECT_EQ(clock_event_names(0x4 | 0x40), (std::vector<std::string>{"SW power cap", "HW thermal slowdown"}));
-  EXPECT_EQ(clock_event_names(0x1000), std::vector<std::string>{"bit 12"});  // of a later driver
+  EXPECT_EQ(clock_event_names(0x1000), std::vector<std::string>{"bit 12"});  // a bit of a later driver
   EXPECT_EQ(clock_event_names(uint64_t{1} << 63), std::vector<std::string>{"bit 63"});
   EXPECT_EQ(clock_event_names(0x1FF).size(), 9u);
 }

@@ -3,98 +3,28 @@
 
 #include "machine/stream_kernels.h"
 
-// After the includes: what they define inline must stay runnable everywhere.
+// Behind the includes: their inline functions must run on every processor.
 #pragma GCC target("avx512f")
 
 namespace fathom::machine {
 namespace {
 
-constexpr int kUnroll     = 16;  // vectors a step
-constexpr int64_t kVector = sizeof(__m512i);
-
-inline __m512i load(const std::byte* at) { return _mm512_load_si512(reinterpret_cast<const __m512i*>(at)); }
-inline void store(std::byte* at, __m512i value) { _mm512_store_si512(reinterpret_cast<__m512i*>(at), value); }
-inline void stream(std::byte* at, __m512i value) {
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(at), value);
-}
-
-// Vector u of a step, when the range is walked as kStreams adjacent ones side by side.
-template <int kStreams>
-inline int64_t offset(int u, int64_t bytes) {
-  constexpr int kEach = kUnroll / kStreams;
-  return u / kEach * (bytes / kStreams) + u % kEach * kVector;
-}
-
-template <int kStreams>
-uint64_t read(std::byte*, const std::byte* source, int64_t bytes, int64_t passes) {
-  __m512i sums[8];
-  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
-  for (int64_t pass = 0; pass < passes; ++pass) {
-    for (int64_t i = 0; i < bytes / kStreams; i += kUnroll / kStreams * kVector)
-#pragma GCC unroll 16
-      for (int u = 0; u < kUnroll; ++u)
-        sums[u % 8] = _mm512_xor_si512(sums[u % 8], load(source + i + offset<kStreams>(u, bytes)));
-    asm volatile("" ::: "memory");  // the next pass reads again
-  }
-  for (int u = 1; u < 8; ++u) sums[0] = _mm512_xor_si512(sums[0], sums[u]);
-  alignas(64) uint64_t lanes[kVector / 8];
-  store(reinterpret_cast<std::byte*>(lanes), sums[0]);
-  uint64_t all = 0;
-  for (const uint64_t lane : lanes) all ^= lane;
-  return all;
-}
-
-template <int kStreams>
-uint64_t write(std::byte* target, const std::byte*, int64_t bytes, int64_t passes) {
-  const __m512i value = _mm512_set1_epi32(1);
-  for (int64_t pass = 0; pass < passes; ++pass)
-    for (int64_t i = 0; i < bytes / kStreams; i += kUnroll / kStreams * kVector) {
-#pragma GCC unroll 16
-      for (int u = 0; u < kUnroll; ++u) store(target + i + offset<kStreams>(u, bytes), value);
-      asm volatile("" ::: "memory");  // the next pass writes again
-    }
-  return 0;
-}
-
-template <int kStreams>
-uint64_t write_nontemporal(std::byte* target, const std::byte*, int64_t bytes, int64_t passes) {
-  const __m512i value = _mm512_set1_epi32(1);
-  for (int64_t pass = 0; pass < passes; ++pass)
-    for (int64_t i = 0; i < bytes / kStreams; i += kUnroll / kStreams * kVector)
-#pragma GCC unroll 16
-      for (int u = 0; u < kUnroll; ++u) stream(target + i + offset<kStreams>(u, bytes), value);
-  _mm_sfence();
-  return 0;
-}
-
-template <int kStreams>
-uint64_t copy(std::byte* target, const std::byte* source, int64_t bytes, int64_t passes) {
-  for (int64_t pass = 0; pass < passes; ++pass)
-    for (int64_t i = 0; i < bytes / kStreams; i += kUnroll / kStreams * kVector) {
-#pragma GCC unroll 16
-      for (int u = 0; u < kUnroll; ++u) {
-        const int64_t at = i + offset<kStreams>(u, bytes);
-        store(target + at, load(source + at));
-      }
-      asm volatile("" ::: "memory");  // a loop, not a call of memcpy
-    }
-  return 0;
-}
-
-template <int kStreams>
-uint64_t copy_nontemporal(std::byte* target, const std::byte* source, int64_t bytes, int64_t passes) {
-  for (int64_t pass = 0; pass < passes; ++pass)
-    for (int64_t i = 0; i < bytes / kStreams; i += kUnroll / kStreams * kVector)
-#pragma GCC unroll 16
-      for (int u = 0; u < kUnroll; ++u) {
-        const int64_t at = i + offset<kStreams>(u, bytes);
-        stream(target + at, load(source + at));
-      }
-  _mm_sfence();
-  return 0;
-}
+struct Simd {
+  using Vector = __m512i;
+  static Vector load(const std::byte* at) { return _mm512_load_si512(reinterpret_cast<const Vector*>(at)); }
+  static void store(std::byte* at, Vector v) { _mm512_store_si512(reinterpret_cast<Vector*>(at), v); }
+  static void stream(std::byte* at, Vector v) { _mm512_stream_si512(reinterpret_cast<Vector*>(at), v); }
+  static Vector zero() { return _mm512_setzero_si512(); }
+  static Vector pattern() { return _mm512_set1_epi32(1); }  // any bytes, to write
+  static Vector exclusive_or(Vector a, Vector b) { return _mm512_xor_si512(a, b); }
+};
 
 }  // namespace
+}  // namespace fathom::machine
+
+#include "machine/stream_kernels_simd.inc"
+
+namespace fathom::machine {
 
 const StreamKernels kStreamAvx512         = {"AVX-512",
                                              {read<1>, write<1>, write_nontemporal<1>, copy<1>, copy_nontemporal<1>}};

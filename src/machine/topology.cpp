@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "core/cpus.h"
+#include "core/proc_meminfo.h"
 
 namespace fathom::machine {
 namespace {
@@ -49,7 +50,7 @@ int64_t parse_size(std::string_view text) {
   return to_integer(text) * unit;
 }
 
-// Taken before main(): the runner pins threads later, and a pinned thread would see itself alone.
+// Read before main(): the runner pins threads later, and a pinned thread sees only its own CPU.
 const std::vector<int> kAllowedAtStart = allowed_cpus();
 
 void sort_caches(std::vector<CpuCache>& caches) {
@@ -166,7 +167,7 @@ Topology read_topology() {
   if (machine.caches.empty()) machine.caches = read_caches(kCpuFolder);
   machine.allowed_cpus = kAllowedAtStart;
 
-  machine.memory_bytes = parse_meminfo(read_text("/proc/meminfo").value_or(""), "MemTotal").value_or(0);
+  machine.memory_bytes = proc_meminfo("MemTotal").value_or(0);
   machine.page_bytes   = sysconf(_SC_PAGESIZE);
   machine.transparent_huge_pages =
       parse_selected(read_trimmed("/sys/kernel/mm/transparent_hugepage/enabled"));
@@ -228,7 +229,7 @@ CpuIdentity parse_cpuinfo(std::string_view text) {
   return cpu;
 }
 
-// Families and models: the vendors' revision guides, as Linux lists them in arch/x86/include/asm.
+// Families and models from the vendors' revision guides, as in Linux's arch/x86/include/asm.
 std::string microarchitecture(const CpuIdentity& cpu) {
   const int m = cpu.model;
   if (cpu.vendor == "AuthenticAMD") {
@@ -299,14 +300,6 @@ std::vector<int> parse_cpu_list(std::string_view text) {
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
   }
   return cpus;
-}
-
-std::optional<int64_t> parse_meminfo(std::string_view text, std::string_view key) {
-  std::istringstream lines{std::string(text)};
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ':')
-      return to_integer(std::string_view(line).substr(key.size() + 1)) * 1024;
-  return std::nullopt;
 }
 
 std::string parse_distribution(std::string_view os_release) {

@@ -1,5 +1,5 @@
-// What this machine is: processors, caches, memory and software. Facts that stay for the life of the process;
-// what moves (steal, free memory) is in machine/isolation.h.
+// Facts about this machine: processors, caches, memory and software. They do not change during the process;
+// machine/isolation.h has the values that do (steal, free memory).
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ struct CpuIdentity {  // of /proc/cpuinfo, first processor
 
 struct Topology {
   CpuIdentity cpu;
-  std::string microarchitecture;  // "zen3"; empty where our table does not know it
+  std::string microarchitecture;  // "zen3"; empty for processors outside our table
   int packages = 1, cores = 1, threads = 1, numa_nodes = 1;
-  std::vector<int> allowed_cpus;  // by the affinity the program was started with, ascending
+  std::vector<int> allowed_cpus;  // of the affinity mask at program start, ascending
   std::vector<CpuCache> caches;
   int64_t memory_bytes = 0;
   int64_t page_bytes   = 0;
@@ -51,19 +51,18 @@ struct Topology {
 // Read once, at the first call.
 const Topology& topology();
 
-// The cache that a core's loads meet at `level`; null where the machine does not say.
+// The data or unified cache at `level`; null where the machine does not report one.
 const CpuCache* data_cache(const Topology& machine, int level);
 
-// The parts, on text and folders so that they can be tested.
+// Parsers of texts and folders, for tests.
 CpuIdentity parse_cpuinfo(std::string_view text);
 std::string microarchitecture(const CpuIdentity& cpu);
 std::vector<CpuCache> read_caches(const std::filesystem::path& cpu_folder);  // /sys/devices/system/cpu
 std::string parse_selected(std::string_view text);       // "always [madvise] never" -> "madvise"
 std::vector<int> parse_cpu_list(std::string_view text);  // "0-2,5" -> 0 1 2 5
-std::optional<int64_t> parse_meminfo(std::string_view text, std::string_view key);  // bytes
 std::string parse_distribution(std::string_view os_release);
 
-// The whole of a small file such as those of procfs; nullopt where it cannot be read.
+// The contents of a small file such as those of procfs; nothing where it cannot be read.
 std::optional<std::string> read_text(const std::filesystem::path& path);
 
 }  // namespace fathom::machine

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folder {  // removed with all it holds
+class Folder {  // deleted with its contents
  public:
   Folder() {
     std::string name = fs::temp_directory_path() / "topology-XXXXXX";
@@ -81,7 +81,7 @@ TEST(Caches, AreReadFromSysfsAndCounted) {
     index(2, "2", "Unified", "1024K", pair);
     index(3, "3", "Unified", "32M", "0-3");
   }
-  folder.write("online", "0-3\n");  // a file among the folders
+  folder.write("online", "0-3\n");  // a file beside the folders
   const std::vector<CpuCache> caches = read_caches(folder.path());
   const std::vector<CpuCache> expected{{1, "data", 32 << 10, 64, 2, 2},
                                        {1, "instruction", 64 << 10, 64, 2, 2},
@@ -106,8 +106,6 @@ TEST(SmallFiles, AreParsed) {
   EXPECT_EQ(parse_cpu_list("0-2,5\n"), (std::vector<int>{0, 1, 2, 5}));
   EXPECT_EQ(parse_cpu_list("7"), std::vector<int>{7});
   EXPECT_TRUE(parse_cpu_list("\n").empty());
-  EXPECT_EQ(parse_meminfo("MemTotal:       1024 kB\nMemFree: 1 kB\n", "MemTotal"), 1 << 20);
-  EXPECT_EQ(parse_meminfo("MemTotalX: 5 kB\n", "MemTotal"), std::nullopt);
   EXPECT_EQ(parse_distribution("ID=x\nPRETTY_NAME=\"Some Linux 12\"\n"), "Some Linux 12");
   EXPECT_EQ(parse_distribution(""), "");
   EXPECT_EQ(read_text("/nowhere/at/all"), std::nullopt);

@@ -16,7 +16,7 @@ struct Split {
   double deviation = 0;
 };
 
-// Ranks from 1, ties sharing their mean rank, less the mean of all ranks.
+// Ranks from 1, with the mean rank for ties, minus the mean of all ranks.
 std::vector<double> centred_ranks(std::span<const double> values) {
   const size_t n = values.size();
   std::vector<size_t> order(n);
@@ -54,7 +54,7 @@ void search(std::span<const double> history, int64_t offset, const ChangePointOp
   const Split split         = largest_split(ranks, options.min_stretch);
   if (split.deviation == 0) return;  // a constant history
 
-  int64_t as_large = 1;  // the order observed is one of the permutations
+  int64_t as_large = 1;  // the observed order is one of the permutations
   for (int64_t i = 0; i < options.permutations; ++i) {
     for (size_t j = ranks.size() - 1; j > 0; --j) std::swap(ranks[j], ranks[generator() % (j + 1)]);
     // Sums of the same ranks in another order may differ in the last bits; a tie counts against a change.

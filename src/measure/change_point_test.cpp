@@ -52,8 +52,8 @@ TEST(ChangePoint, FindsTwoStepsInOrder) {
   EXPECT_NEAR(found[1].after, 95, 1);
 }
 
-// Catches a search without a test, or one that tests each split apart: quiet histories, Gaussian and Cauchy,
-// raise an alarm in 5 % when asked for 5 %.
+// Catches a search without a test, or with a separate test for each split: quiet histories, Gaussian and
+// Cauchy, raise an alarm in 5 % of cases at a significance of 5 %.
 TEST(ChangePoint, FalseAlarmsAreAsRareAsAsked) {
   constexpr int kTrials = 1000;
   for (bool heavy : {false, true}) {
@@ -86,7 +86,7 @@ TEST(ChangePoint, DetectsAndPlacesALevelShift) {
   }
 }
 
-// One bad day is not a level. Catches a statistic of values instead of ranks.
+// One outlier is not a level. Catches a statistic of values instead of ranks.
 TEST(ChangePoint, IgnoresASingleBadRun) {
   Noisy noisy(4);
   int alarms = 0;

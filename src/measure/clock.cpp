@@ -59,7 +59,7 @@ ClockProbe probe(Clock clock) {
     }
     cost = static_cast<double>(previous - start) / kCalls;
   }
-  // A clock coarser than the whole probe shows no step; then wait for one.
+  // A clock coarser than the probe has shown no step; wait for one.
   for (const int64_t start = now_ns(clock); step_ns == std::numeric_limits<int64_t>::max();)
     if (const int64_t now = now_ns(clock); now > start) step_ns = now - start;
   return {.resolution_ns = static_cast<double>(step_ns), .call_ns = median(cost_ns)};

@@ -28,8 +28,9 @@ TEST(Clock, NeverRunsBackwards) {
   }
 }
 
-// Against another library's clock, in the only directions that scheduling cannot spoil: a sleep lasts at
-// least as long as asked, and the wall covers the inner interval. Catches a wrong unit and exchanged clocks.
+// Compares with another library's clock, in the directions that scheduling cannot change: a sleep lasts at
+// least as long as requested, and the wall time covers the inner interval. Catches a wrong unit and exchanged
+// clocks.
 TEST(Clock, WallCountsSleepAndCpuDoesNot) {
   using std::chrono::steady_clock;
   const int64_t wall = now_ns(Clock::wall), cpu = now_ns(Clock::thread_cpu);
@@ -42,7 +43,7 @@ TEST(Clock, WallCountsSleepAndCpuDoesNot) {
   EXPECT_LT(cpu_spent, slept_ns / 2);
 }
 
-// Catches thread and process clocks exchanged: another thread's work shows in one and not the other.
+// Catches exchanged thread and process clocks: another thread's work counts in one and not the other.
 TEST(Clock, ThreadClockIsOfThisThreadOnly) {
   constexpr int64_t kWork = 20'000'000;
   const int64_t own = now_ns(Clock::thread_cpu), all = now_ns(Clock::process_cpu);

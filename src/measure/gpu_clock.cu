@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstdint>
 
-#include "core/cuda.h"
+#include "cuda/check.h"
+#include "cuda/device_guard.h"
+#include "cuda/event.h"
 
 namespace fathom::measure {
 namespace {
@@ -15,7 +17,7 @@ struct Stamp {
   uint32_t multiprocessor;
 };
 
-struct Shared {  // page-locked, seen by host and device
+struct Shared {  // in page-locked memory that host and device access
   volatile int go;
   volatile int gave_up;
   Stamp stamps[2];
@@ -27,7 +29,7 @@ __device__ uint64_t globaltimer() {
   return ns;
 }
 
-// Waits for the host's word; gives up rather than hang where the host waits for us.
+// Spins until the host sets `go`. Gives up after longest_ns: the host may be waiting for the GPU.
 __global__ void hold_kernel(Shared* shared, uint64_t longest_ns) {
   const uint64_t start = globaltimer();
   while (!shared->go) {
@@ -50,33 +52,29 @@ double now_ns() {
 
 class CudaClock final : public GpuClock {
  public:
-  explicit CudaClock(StreamRef stream) : stream_(stream) {
-    FATHOM_CUDA(cudaEventCreate(&start_));
-    FATHOM_CUDA(cudaEventCreate(&end_));
+  // Made while the device is current.
+  explicit CudaClock(Device& device) : device_(device), stream_(device.stream()) {
     void* memory = nullptr;
     FATHOM_CUDA(cudaHostAlloc(&memory, sizeof(Shared), cudaHostAllocMapped));
     shared_ = new (memory) Shared{};
-    // Loaded now: a kernel that is loaded behind a held GPU would wait for it.
+    // Loads both kernels now: loading one while the stream is held would wait for the GPU.
     shared_->go = 1;
     hold_kernel<<<1, 1, 0, stream_>>>(shared_, kLongestHoldNs);
     stamp_kernel<<<1, 1, 0, stream_>>>(&shared_->stamps[0]);
     FATHOM_LAUNCHED();
     FATHOM_CUDA(cudaDeviceSynchronize());
   }
-  ~CudaClock() override {
-    (void)cudaEventDestroy(start_);
-    (void)cudaEventDestroy(end_);
-    (void)cudaFreeHost(shared_);
-  }
+  ~CudaClock() override { (void)cudaFreeHost(shared_); }
 
   Sample time(const std::function<void()>& enqueue, bool held) override {
+    const DeviceGuard current(device_.id());
     FATHOM_CUDA(cudaDeviceSynchronize());
     shared_->go         = 0;
     shared_->gave_up    = 0;
     const double before = now_ns();
     if (held) hold_kernel<<<1, 1, 0, stream_>>>(shared_, kLongestHoldNs);
     stamp_kernel<<<1, 1, 0, stream_>>>(&shared_->stamps[0]);
-    FATHOM_CUDA(cudaEventRecord(start_, stream_));
+    start_.record(stream_);
     try {
       enqueue();
     } catch (...) {
@@ -84,7 +82,7 @@ class CudaClock final : public GpuClock {
       (void)cudaDeviceSynchronize();
       throw;
     }
-    FATHOM_CUDA(cudaEventRecord(end_, stream_));
+    end_.record(stream_);
     stamp_kernel<<<1, 1, 0, stream_>>>(&shared_->stamps[1]);
     FATHOM_LAUNCHED();
     shared_->go = 1;
@@ -94,9 +92,7 @@ class CudaClock final : public GpuClock {
     const double idle = now_ns();
 
     Sample sample{.host_ns = idle - before, .late_ns = idle - done, .waited = shared_->gave_up != 0};
-    float ms = 0;
-    FATHOM_CUDA(cudaEventElapsedTime(&ms, start_, end_));
-    sample.ns      = ms * 1e6;
+    sample.ns      = elapsed_ms(start_, end_) * 1e6;
     const Stamp &a = shared_->stamps[0], &b = shared_->stamps[1];
     if (a.multiprocessor == b.multiprocessor && b.ns > a.ns)
       sample.clock_hz = static_cast<double>(b.cycles - a.cycles) / static_cast<double>(b.ns - a.ns) * 1e9;
@@ -104,13 +100,17 @@ class CudaClock final : public GpuClock {
   }
 
  private:
-  cudaStream_t stream_;
-  cudaEvent_t start_ = nullptr, end_ = nullptr;
+  Device& device_;
+  const StreamRef stream_;
+  Event start_, end_;
   Shared* shared_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<GpuClock> gpu_clock(StreamRef stream) { return std::make_unique<CudaClock>(stream); }
+std::unique_ptr<GpuClock> gpu_clock(Device& device) {
+  const DeviceGuard current(device.id());
+  return std::make_unique<CudaClock>(device);
+}
 
 }  // namespace fathom::measure

@@ -1,11 +1,11 @@
-// The time of work on a GPU: events around it on its stream, with the GPU held back by a spinning kernel
-// until all of it is enqueued, so that the host's launches are not in the time.
+// Times work on a GPU by events on its stream. A spinning kernel holds the stream back until all the work is
+// enqueued, so the time excludes the host's launches.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "core/stream.h"
+#include "cuda/device.h"
 
 namespace fathom::measure {
 
@@ -14,18 +14,18 @@ class GpuClock {
   virtual ~GpuClock() = default;
 
   struct Sample {
-    double ns       = 0;  // between the events
-    double host_ns  = 0;  // from the first launch until the device was idle
-    double late_ns  = 0;  // the device went on working for so long after the end event: on another stream
-    double clock_hz = 0;  // of the multiprocessors over the sample; 0 where it could not be read
-    bool waited = false;  // the calls waited for the GPU that was held for them: this sample means nothing
+    double ns       = 0;      // between the events
+    double host_ns  = 0;      // from the first launch until the device was idle
+    double late_ns  = 0;      // work after the end event, which must be on another stream
+    double clock_hz = 0;      // SM clock over the sample; 0 where it could not be read
+    bool waited     = false;  // the calls waited for the held GPU: this sample has no meaning
   };
-  // `held`: keep the GPU back while `enqueue` runs. Never for work that waits for the GPU, nor for a kernel's
-  // first call in a process, whose loading may wait.
+  // `held`: hold the stream while `enqueue` runs. Not for work that waits for the GPU, nor for a kernel's
+  // first launch in a process, as loading a kernel may wait for the GPU.
   virtual Sample time(const std::function<void()>& enqueue, bool held) = 0;
 };
 
-// For a stream of cuda_device(); null in a build without CUDA.
-std::unique_ptr<GpuClock> gpu_clock(StreamRef stream);
+// For work on the device's stream; null in a build without CUDA.
+std::unique_ptr<GpuClock> gpu_clock(Device& device);
 
 }  // namespace fathom::measure

@@ -2,6 +2,6 @@
 
 namespace fathom::measure {
 
-std::unique_ptr<GpuClock> gpu_clock(StreamRef) { return nullptr; }
+std::unique_ptr<GpuClock> gpu_clock(Device&) { return nullptr; }
 
 }  // namespace fathom::measure

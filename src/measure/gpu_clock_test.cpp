@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/device.h"
+#include "cuda/device.h"
 
 namespace fathom::measure {
 namespace {
@@ -10,9 +10,9 @@ namespace {
 class GpuClocks : public testing::Test {
  protected:
   void SetUp() override {
-    device = cuda_device();
-    if (!device) GTEST_SKIP() << "needs a GPU: " << why_no_cuda_device();
-    clock = gpu_clock(device->stream());
+    device = find_device({0});
+    if (!device) GTEST_SKIP() << "needs a GPU: " << why_no_device({0});
+    clock = gpu_clock(*device);
   }
   Device* device = nullptr;
   std::unique_ptr<GpuClock> clock;
@@ -21,7 +21,7 @@ class GpuClocks : public testing::Test {
 TEST_F(GpuClocks, TimeGrowsWithTheWorkAndLeavesTheLaunchesOut) {
   const auto flushes = [&](int n) {
     return [this, n] {
-      for (int i = 0; i < n; ++i) device->flush_caches();
+      for (int i = 0; i < n; ++i) device->flush_l2();
     };
   };
   (void)clock->time(flushes(1), false);
@@ -35,7 +35,7 @@ TEST_F(GpuClocks, TimeGrowsWithTheWorkAndLeavesTheLaunchesOut) {
 
 TEST_F(GpuClocks, WhoWaitsForAHeldGpuIsFoundOut) {
   const auto waits = [&] {
-    device->flush_caches();
+    device->flush_l2();
     device->synchronize();
   };
   EXPECT_TRUE(clock->time(waits, true).waited);
@@ -44,7 +44,7 @@ TEST_F(GpuClocks, WhoWaitsForAHeldGpuIsFoundOut) {
 
 TEST_F(GpuClocks, AnExceptionInsideLeavesTheClockUsable) {
   EXPECT_THROW(clock->time([] { throw std::runtime_error("no"); }, true), std::runtime_error);
-  EXPECT_GT(clock->time([&] { device->flush_caches(); }, true).ns, 0);
+  EXPECT_GT(clock->time([&] { device->flush_l2(); }, true).ns, 0);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 // The 1-based ranks are `rank` and n + 1 - rank.
 std::optional<Interval> between_ranks(std::span<const double> samples, int64_t rank) {
   if (rank < 1) return std::nullopt;
-  const double centre = median(samples);  // first: it refuses samples that cannot be sorted
+  const double centre = median(samples);  // first: it rejects samples that cannot be sorted
   std::vector<double> order(samples.begin(), samples.end());
   std::sort(order.begin(), order.end());
   return Interval{
@@ -37,7 +37,7 @@ double variance_inflation(std::span<const double> series) {
   if (variance == 0) return 1;  // every sample equals the median
 
   double inflation = -1, previous = 2;
-  int64_t lags = 0;  // counted on both sides of zero, zero once
+  int64_t lags = 0;  // on both sides of zero, with lag zero once
   for (int64_t lag = 0; lag + 1 < n / 2; lag += 2) {
     const double pair = (covariance(lag) + covariance(lag + 1)) / variance;
     if (pair <= 0) break;
@@ -65,7 +65,8 @@ std::optional<Interval> median_interval(std::span<const double> series, double c
   const auto effective = static_cast<int64_t>(effective_sample_size(series));
   const int64_t rank   = sign_test_rank(effective, confidence);
   if (rank < 1) return std::nullopt;
-  // Rank k of n_eff stands at the share (k - 1/2) / n_eff of the order; the same share of n, outwards.
+  // Rank k of n_eff is at the share (k - 1/2) / n_eff of the order: take the same share of n, rounded
+  // outwards.
   const double share = (static_cast<double>(rank) - 0.5) / static_cast<double>(effective);
   return between_ranks(series, static_cast<int64_t>(static_cast<double>(n) * share + 0.5));
 }

@@ -59,7 +59,7 @@ TEST(Interval, IsAbsentWhenTheSampleIsTooSmall) {
   EXPECT_TRUE(median_interval(std::vector<double>(8, 1.0), 0.99));
 }
 
-// One step and nothing else: two runs of equal signs say as much as a couple of samples, so no interval.
+// A single step: two runs of equal signs count as two samples, so there is no interval.
 TEST(Interval, IsAbsentForASeriesThatOnlyDrifts) {
   std::vector<double> step(40, 0.0);
   std::fill(step.begin() + 20, step.end(), 1.0);
@@ -95,7 +95,7 @@ TEST(Interval, EffectiveSampleSizeIsBounded) {
 }
 
 // For AR(1) with coefficient r the correlation of signs at lag k is (2/pi) asin(r^k): an exact reference.
-// Catches an inflation that forgets the far lags (0.8: the first lag alone gives 3.9 of 7.2) or counts them
+// Catches an inflation that omits the far lags (0.8: the first lag alone gives 3.9 of 7.2) or counts them
 // twice.
 TEST(Interval, EffectiveSampleSizeMatchesTheory) {
   Noisy noisy(5);
@@ -111,7 +111,7 @@ TEST(Interval, EffectiveSampleSizeMatchesTheory) {
   }
 }
 
-// Rounds without memory of the ratio: both intervals must keep their promise whatever the distribution.
+// Rounds with an uncorrelated ratio: both intervals must reach their coverage for every distribution.
 // Catches a rank that is one too far in, and any assumption of tails, of one mode, or of a steady machine.
 TEST(Interval, CoversWhateverTheDistribution) {
   for (Machine machine : {Machine::quiet, Machine::heavy_tailed, Machine::spiky, Machine::bimodal,
@@ -135,8 +135,8 @@ TEST(Interval, CoversAtOtherConfidences) {
     }
 }
 
-// Rounds that remember: the reason for `median_interval`. The plain interval fails here, which also shows
-// that these machines are hard enough to tell the two apart.
+// Correlated rounds, the reason for median_interval(). The plain interval fails here, which shows that these
+// machines distinguish the two.
 TEST(Interval, CoversWhenRoundsAreCorrelated) {
   struct Case {
     Machine machine;
@@ -154,7 +154,7 @@ TEST(Interval, CoversWhenRoundsAreCorrelated) {
   }
 }
 
-// Safety is cheap to get by widening without end; this bounds the price on rounds that are independent.
+// Bounds the extra width on independent rounds: an interval that is too wide would be safe but useless.
 TEST(Interval, CorrectionCostsLittleWhenRoundsAreIndependent) {
   for (const auto& [rounds, most] : {std::pair{40, 1.4}, std::pair{100, 1.2}, std::pair{400, 1.1}})
     for (Machine machine : {Machine::quiet, Machine::spiky}) {

@@ -9,8 +9,8 @@
 namespace fathom::measure {
 namespace {
 
-// Fisher and Yates with a generator the standard fixes bit by bit; std::shuffle may differ between libraries
-// and a stored seed must mean the same everywhere. The modulo's bias is n / 2^64.
+// Fisher-Yates with a generator that the standard defines bit by bit. std::shuffle may differ between
+// libraries, and a stored seed must give the same order everywhere. The modulo's bias is n / 2^64.
 std::vector<int> permutation(int n, std::mt19937_64& generator) {
   std::vector<int> order(n);
   std::iota(order.begin(), order.end(), 0);

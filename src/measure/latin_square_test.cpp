@@ -10,7 +10,7 @@
 namespace fathom::measure {
 namespace {
 
-// Catches any order that favours a position: each variant at each position exactly once in every block.
+// Catches an order that favours a position: each variant has each position exactly once in every block.
 TEST(LatinSquare, EveryVariantAtEveryPositionOncePerBlock) {
   for (int n : {1, 2, 3, 4, 5, 7, 8, 16, 17})
     for (uint64_t seed : {0u, 1u, 12345u})

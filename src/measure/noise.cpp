@@ -23,8 +23,8 @@ std::optional<double> steal_s(const std::string& procfs) {
   return ticks / static_cast<double>(ticks_per_s);
 }
 
-// "running waiting slices", the first two in nanoseconds. thread-self, because self would tell of the
-// process's first thread whoever asks.
+// "running waiting slices", the first two in nanoseconds. From thread-self: self would be the process's first
+// thread.
 std::optional<double> run_delay_s(const std::string& procfs) {
   std::ifstream file(procfs + "/thread-self/schedstat");
   double running_ns = 0, waiting_ns = 0;
@@ -32,7 +32,7 @@ std::optional<double> run_delay_s(const std::string& procfs) {
   return waiting_ns * 1e-9;
 }
 
-// "some avg10=0.00 avg60=0.00 avg300=0.00 total=123" in microseconds; reading may fail where pressure
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=123" in microseconds. Reading may fail where pressure
 // accounting is compiled in but switched off.
 std::optional<double> cpu_pressure_s(const std::string& procfs) {
   std::ifstream file(procfs + "/pressure/cpu");

@@ -1,5 +1,5 @@
-// What disturbed a run, as the kernel counts it. Never used to drop samples: dropping the rounds with a
-// switch loses half of them and gains nothing. It explains a wide interval and marks a record.
+// Disturbances of a run, as the kernel counts them. Never used to drop samples: dropping the rounds with a
+// context switch loses half of them and gains nothing. It explains a wide interval and marks a record.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace fathom::measure {
 
 // Totals since some origin, or their growth between two readings. A field is absent where this machine does
-// not tell.
+// not report it.
 struct Noise {
-  std::optional<double> steal_s        = {};  // all CPUs: runnable, while the hypervisor ran someone else
+  std::optional<double> steal_s        = {};  // all CPUs: runnable, but the hypervisor ran another guest
   std::optional<double> cpu_pressure_s = {};  // machine: some task waited for a CPU
   std::optional<double> run_delay_s    = {};  // this thread: runnable, waiting for a CPU
   // All of this thread:
@@ -19,10 +19,10 @@ struct Noise {
   std::optional<int64_t> minor_faults = {}, major_faults = {};
 };
 
-// Of the calling thread, so ask from the thread that is measured. `procfs` is for tests.
+// Call it from the measured thread: some fields are of the calling thread. `procfs` is for tests.
 Noise read_noise(const std::string& procfs = "/proc");
 
-// Field by field; absent where either reading is.
+// Field by field; absent where one of the readings is.
 Noise growth(const Noise& before, const Noise& after);
 
 }  // namespace fathom::measure

@@ -18,8 +18,8 @@ std::vector<double> sorted(std::span<const double> samples) {
   return order;
 }
 
-// Calls visit(k, P(Binomial(n, 1/2) <= k)) for k = 0, 1, ... while it returns true. By logarithms, because
-// 2^-n underflows at n = 1075; without lgamma, which writes a global.
+// Calls visit(k, P(Binomial(n, 1/2) <= k)) for k = 0, 1, ... while it returns true. Uses logarithms, because
+// 2^-n underflows at n = 1075, and not lgamma, which writes a global variable.
 template <class Visit>
 void walk_lower_tail(int64_t n, Visit visit) {
   double log_probability = -static_cast<double>(n) * std::log(2.0), tail = 0;

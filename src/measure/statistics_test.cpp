@@ -99,7 +99,7 @@ TEST(Statistics, BonferroniSplitsTheError) {
   EXPECT_DOUBLE_EQ(bonferroni(0.95, 5), 0.99);
 }
 
-// The definition, word by word: min over j of rank >= own of p_(j) m / j.
+// The definition: min over j of rank >= own of p_(j) m / j.
 TEST(Statistics, BenjaminiHochbergEqualsItsDefinition) {
   EXPECT_TRUE(benjamini_hochberg({}).empty());
   Noisy noisy(3);

@@ -1,5 +1,5 @@
-// When a series of rounds is long enough. The rule looks at widths only, never at where an interval lies: a
-// run that stops when a difference becomes significant will find one sooner or later, even between equals.
+// When to stop measuring. The rule sees widths of intervals only, never their position: a run that stops at
+// the first significant difference finds one sooner or later, even between equals.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct StoppingRule {
 struct Progress {
   int64_t rounds                                  = 0;
   double elapsed_s                                = 0;   // everything since the first round, checks included
-  double measured_s                               = 0;   // timed work only, of the variant that has least
+  double measured_s                               = 0;   // timed work only, of the variant with the least
   std::span<const std::vector<double>> log_ratios = {};  // one series per variant other than the baseline
 };
 
@@ -31,11 +31,11 @@ enum class StopReason { precision, rounds, time };
 
 std::string_view name(StopReason reason);  // "precision", "rounds", "time"
 
-// Ask after every round; absent means go on. The caps hold at any round and before the minima. The width is
-// looked at every `check_every` rounds and must be small at this check and at the one before: a rule that
-// takes the first small width takes the luckiest (on a machine with sticky states, 5.3 % false claims instead
-// of 2.7 %, and 7.8 % misses instead of 4.8 %, for 16 to 35 rounds saved). A variant without an interval is
-// never precise.
+// Called after every round; absent means continue. The maxima apply at any round, before the minima. The
+// width is checked every `check_every` rounds and must be small at two successive checks: a rule that takes
+// the first small width selects for luck (on a machine with sticky states, 5.3 % false claims instead of 2.7
+// %, and 7.8 % misses instead of 4.8 %, for 16 to 35 rounds saved). A variant without an interval is never
+// precise.
 std::optional<StopReason> should_stop(const StoppingRule& rule, const Progress& progress);
 
 }  // namespace fathom::measure

@@ -13,8 +13,7 @@ namespace {
 
 using Series = std::vector<std::vector<double>>;
 
-// Rounds until the rule says stop, a new round drawn each time; what it says and what had been measured by
-// then.
+// A series that grows round by round until the rule stops it, and the reason.
 struct StoppedRun {
   StopReason reason;
   std::vector<double> log_ratios;
@@ -87,7 +86,7 @@ TEST(Stopping, Names) {
 }
 
 // Stopping must not see where the interval lies: the same noise around any ratio stops at the same round.
-// Catches every rule that peeks at significance.
+// Catches a rule that depends on significance.
 TEST(Stopping, IgnoresTheRatioItself) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<size_t> stopped_at;
@@ -102,9 +101,9 @@ TEST(Stopping, IgnoresTheRatioItself) {
   }
 }
 
-// A stopping time that depends on the data costs some coverage (it stops when the width happens to be small).
-// Claims between equals must stay rare all the same, and 5 % be found. Catches a rule that takes the first
-// small width.
+// A stopping time that depends on the data costs some coverage, as it stops when the width happens to be
+// small. False claims between equals must still be rare, and 5 % must be found. Catches a rule that takes the
+// first small width.
 TEST(Stopping, KeepsClaimsRareAndPower) {
   constexpr int kTrials = 1000;
   struct Case {

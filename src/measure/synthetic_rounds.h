@@ -1,6 +1,6 @@
-// For tests: log-ratios per round, ln(t_baseline / t_variant), of machines that misbehave in known ways, all
-// with median ln(true ratio) = `shift`. Own transforms on mt19937_64, so a seed means the same with every
-// library.
+// For tests: simulated log-ratios per round, ln(t_baseline / t_variant), of machines with known kinds of
+// noise, all with median ln(true ratio) = `shift`. Transforms mt19937_64 itself, so a seed gives the same
+// numbers with every library.
 #pragma once
 
 #include <cmath>
@@ -93,8 +93,8 @@ inline std::vector<double> synthetic_rounds(Machine machine, int64_t rounds, Noi
     }
     if (machine == Machine::drifting) ratio += 0.03 * drift;
     if (machine == Machine::drifting_under_noise) ratio += 0.015 * drift;
-    const double kept = 1 - pace;
-    drift             = kept * drift + std::sqrt(1 - kept * kept) * noisy.normal();
+    const double memory = 1 - pace;
+    drift               = memory * drift + std::sqrt(1 - memory * memory) * noisy.normal();
     series.push_back(shift + ratio);
   }
   return series;

@@ -11,7 +11,7 @@
 namespace fathom::measure {
 namespace {
 
-constexpr int kTrials = 1000;
+constexpr int kVerdictTrials = 1000;
 
 TEST(Verdict, FollowsItsDefinition) {
   EXPECT_EQ(judge(Interval{1.05, 1.021, 1.08}), Verdict::faster);
@@ -78,9 +78,9 @@ TEST(Verdict, IsSymmetricInLogarithms) {
   }
 }
 
-// The promise to the reader: equals are called unequal in at most 5 % of experiments, on quiet, heavy-tailed,
-// bimodal and drifting machines alike, already at the minimum of 20 rounds. Catches a return to the plain
-// interval (sticky, 20 rounds: 9 %; drifting 0.05: 26 %).
+// At most 5 % of experiments call equal variants unequal, on quiet, heavy-tailed, bimodal and drifting
+// machines alike, from the minimum of 20 rounds on. Catches a return to the plain interval (sticky, 20
+// rounds: 9 %; drifting 0.05: 26 %).
 TEST(Verdict, FalseClaimsBetweenEquals) {
   struct Case {
     Machine machine;
@@ -104,16 +104,16 @@ TEST(Verdict, FalseClaimsBetweenEquals) {
     for (int64_t rounds : c.rounds) {
       Noisy noisy(7);
       int claims = 0;
-      for (int trial = 0; trial < kTrials; ++trial) {
+      for (int trial = 0; trial < kVerdictTrials; ++trial) {
         const Verdict verdict =
             judge(ratio_interval(synthetic_rounds(c.machine, rounds, noisy, c.pace), 0.95));
         claims += verdict == Verdict::faster || verdict == Verdict::slower;
       }
-      EXPECT_LE(claims, 0.05 * kTrials) << name(c.machine) << " " << c.pace << " " << rounds;
+      EXPECT_LE(claims, 0.05 * kVerdictTrials) << name(c.machine) << " " << c.pace << " " << rounds;
     }
 }
 
-// Silence is no virtue: a real 5 % must be called by its name, in both directions, and never by the other.
+// Power: a real 5 % must be detected in both directions, and never with the wrong sign.
 TEST(Verdict, PowerForFivePercent) {
   for (Machine machine : {Machine::quiet, Machine::heavy_tailed, Machine::spiky, Machine::walking})
     for (int64_t rounds : {40, 80, 200})
@@ -121,24 +121,24 @@ TEST(Verdict, PowerForFivePercent) {
         const double shift = truth == Verdict::faster ? std::log(1.05) : -std::log(1.05);
         Noisy noisy(8);
         int found = 0, opposite = 0;
-        for (int trial = 0; trial < kTrials; ++trial) {
+        for (int trial = 0; trial < kVerdictTrials; ++trial) {
           const Verdict verdict =
               judge(ratio_interval(synthetic_rounds(machine, rounds, noisy, 1, shift), 0.95));
           found += verdict == truth;
           opposite += verdict != truth && (verdict == Verdict::faster || verdict == Verdict::slower);
         }
-        EXPECT_GE(found, 0.9 * kTrials) << name(machine) << " " << rounds << " " << name(truth);
+        EXPECT_GE(found, 0.9 * kVerdictTrials) << name(machine) << " " << rounds << " " << name(truth);
         EXPECT_EQ(opposite, 0) << name(machine) << " " << rounds << " " << name(truth);
       }
 }
 
-// SAME has to be reachable too: enough rounds between equals end there.
+// SAME must be reachable: enough rounds of equal variants end there.
 TEST(Verdict, EqualsAreShownToBeTheSame) {
   Noisy noisy(9);
   int same = 0;
-  for (int trial = 0; trial < kTrials; ++trial)
+  for (int trial = 0; trial < kVerdictTrials; ++trial)
     same += judge(ratio_interval(synthetic_rounds(Machine::quiet, 200, noisy), 0.95)) == Verdict::same;
-  EXPECT_GE(same, 0.95 * kTrials);
+  EXPECT_GE(same, 0.95 * kVerdictTrials);
 }
 
 TEST(Verdict, ControlIsAdvisoryWhenItExcludesOne) {
@@ -149,17 +149,17 @@ TEST(Verdict, ControlIsAdvisoryWhenItExcludesOne) {
   EXPECT_TRUE(aa_is_advisory(std::nullopt));
 }
 
-// Catches a control at the wrong confidence (too many runs condemned) and one that sees no bias.
+// Catches a control at the wrong confidence, which marks too many runs advisory, and one that misses bias.
 TEST(Verdict, ControlCondemnsBiasAndLittleElse) {
   Noisy noisy(10);
   int condemned = 0, bias_seen = 0;
-  for (int trial = 0; trial < kTrials; ++trial) {
+  for (int trial = 0; trial < kVerdictTrials; ++trial) {
     condemned += aa_is_advisory(ratio_interval(synthetic_rounds(Machine::quiet, 100, noisy), kAaConfidence));
     bias_seen += aa_is_advisory(
         ratio_interval(synthetic_rounds(Machine::quiet, 100, noisy, 1, std::log(1.03)), kAaConfidence));
   }
-  EXPECT_LE(condemned, allowed(0.01, kTrials) * kTrials);
-  EXPECT_GE(bias_seen, 0.99 * kTrials);
+  EXPECT_LE(condemned, allowed(0.01, kVerdictTrials) * kVerdictTrials);
+  EXPECT_GE(bias_seen, 0.99 * kVerdictTrials);
 }
 
 }  // namespace

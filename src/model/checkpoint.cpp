@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "model/strict_json.h"
+#include "core/strict_json.h"
 
 namespace fathom::model {
 namespace {
 
-// The object of a small JSON file beside the weights; an empty one where there is no such file.
+// Reads the object of a small JSON file beside the weights. A missing file reads as an empty object.
 Result<nlohmann::json> read_beside(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return nlohmann::json::object();
@@ -38,7 +38,7 @@ Result<std::optional<Tokenizer>> read_tokenizer(const std::filesystem::path& fil
   return std::optional<Tokenizer>(std::move(tokenizer).value());
 }
 
-// One id or a list of them under `eos_token_id`.
+// `eos_token_id` holds one id or a list.
 Result<std::vector<TokenId>> read_eos(const nlohmann::json& generation, const std::filesystem::path& file,
                                       const Config& config) {
   if (!generation.contains("eos_token_id"))

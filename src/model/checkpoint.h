@@ -1,6 +1,6 @@
-// A checkpoint folder, opened and checked: config.json and *.safetensors, and what may lie beside them,
-// tokenizer.json and generation_config.json. In the latter Fathom reads one key of its own, "system_prompt":
-// the text that a model was trained to find in its system message.
+// A checkpoint folder, opened and checked: config.json, *.safetensors, and optionally tokenizer.json and
+// generation_config.json. In the latter, Fathom also reads a key of its own, "system_prompt": the system
+// message that the model was trained with.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace fathom::model {
 
-// What generation_config.json would have a sampler do where nobody says otherwise.
+// The sampling defaults of generation_config.json.
 struct SamplingDefaults {
-  double temperature = 1;  // 0 where it says do_sample: false
+  double temperature = 1;  // 0 for do_sample: false
   double top_p       = 1;
   int64_t top_k      = 0;  // 0: all
 };
@@ -30,10 +30,10 @@ struct Checkpoint {
 
   Config config;
   Safetensors tensors;
-  Weights weights;  // views of `tensors`, which may be moved
+  Weights weights;  // views into `tensors`; moving it keeps them valid
   std::optional<Tokenizer> tokenizer;
-  std::optional<HarmonyTokens> harmony;  // where the tokenizer has such tokens
-  std::string system_prompt;             // "" where there is none
+  std::optional<HarmonyTokens> harmony;  // if the tokenizer has harmony's control tokens
+  std::string system_prompt;             // "" for none
   std::vector<TokenId> eos_ids;          // generation_config.json's, else config.json's
   SamplingDefaults sampling;
 };

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/thread_pool.h"
-#include "model/make.h"
-#include "model/synthetic_tokenizer.h"
+#include "model/byte_level_tokenizer.h"
+#include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 
 namespace fathom::model {
@@ -16,7 +16,7 @@ class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
     ThreadPool pool(1);
-    EXPECT_TRUE(make_model({.shape = Shape::tiny, .seed = 1}, folder_.path(), pool));
+    EXPECT_TRUE(make_synthetic_checkpoint({.shape = ModelShape::tiny, .seed = 1}, folder_.path(), pool));
   }
   void put(const char* file, const std::string& text) { write_file(folder_.path() / file, text); }
   std::string error() {
@@ -37,10 +37,11 @@ TEST_F(CheckpointTest, WeightsAlone) {
   EXPECT_EQ(opened->weights.embedding.extent(0), 384);
 }
 
-TEST_F(CheckpointTest, WhatLiesBeside) {
-  put("tokenizer.json", synthetic_tokenizer({}, {"<|start|>", "<|end|>", "<|message|>", "<|channel|>",
-                                                 "<|constrain|>", "<|return|>", "<|call|>", "<|endoftext|>"})
-                            .dump());
+TEST_F(CheckpointTest, ReadsTheFilesBesideTheWeights) {
+  put("tokenizer.json",
+      byte_level_tokenizer_json({}, {"<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>",
+                                     "<|return|>", "<|call|>", "<|endoftext|>"})
+          .dump());
   put("generation_config.json",
       R"({"eos_token_id": [261, 262], "temperature": 1, "system_prompt": "Be brief."})");
   const auto opened = Checkpoint::open(folder_.path());
@@ -53,7 +54,7 @@ TEST_F(CheckpointTest, WhatLiesBeside) {
 }
 
 TEST_F(CheckpointTest, ATokenizerWithoutHarmony) {
-  put("tokenizer.json", synthetic_tokenizer({}).dump());
+  put("tokenizer.json", byte_level_tokenizer_json({}).dump());
   const auto opened = Checkpoint::open(folder_.path());
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_TRUE(opened->tokenizer);
@@ -65,7 +66,7 @@ TEST_F(CheckpointTest, OneEosId) {
   EXPECT_EQ(Checkpoint::open(folder_.path()).value().eos_ids, std::vector<TokenId>{7});
 }
 
-TEST_F(CheckpointTest, HowItWouldBeSampled) {
+TEST_F(CheckpointTest, ReadsSamplingDefaults) {
   const auto sampling = [&](const char* generation) {
     put("generation_config.json", generation);
     return Checkpoint::open(folder_.path()).value().sampling;
@@ -98,7 +99,7 @@ TEST_F(CheckpointTest, BadFilesAreNamed) {
   expect("generation_config.json", R"({"top_k": -3})", "'top_k' is -3");
   std::vector<std::string> many;
   for (int i = 0; i < 200; ++i) many.push_back("<|" + std::to_string(i) + "|>");
-  expect("tokenizer.json", synthetic_tokenizer({}, many).dump(), "vocabulary ends at 383");
+  expect("tokenizer.json", byte_level_tokenizer_json({}, many).dump(), "vocabulary ends at 383");
 }
 
 }  // namespace

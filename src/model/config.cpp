@@ -9,20 +9,20 @@
 #include <limits>
 #include <optional>
 
-#include "core/fp4_blocks.h"
-#include "model/strict_json.h"
+#include "core/mxfp4_nvfp4.h"
+#include "core/strict_json.h"
 
 namespace fathom::model {
 namespace {
 
 using Json = nlohmann::json;
 
-// Thrown and caught in this file alone.
+// Thrown and caught in this file only.
 struct Refused {
   std::string why;
 };
 
-// An object of the file, with the path to it for messages.
+// An object of the file, and its path for messages.
 class Keys {
  public:
   Keys(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
@@ -33,7 +33,7 @@ class Keys {
 
   std::string full(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
 
-  // Null for a key that is missing, or is null in the file.
+  // Null for a key that is missing or null.
   const Json* find(const std::string& key) const {
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -76,7 +76,7 @@ class Keys {
   std::string path_;
 };
 
-// One value under several names: the first that is given; all that are must agree.
+// One value under several names. All names given must agree.
 template <class T>
 class Spellings {
  public:
@@ -100,7 +100,7 @@ class Spellings {
   std::optional<T> value_;
 };
 
-// The limits keep every count of parameters and bytes below 2^62.
+// These limits keep all counts of parameters and bytes below 2^62.
 constexpr int64_t kMaxLayers = 1 << 10, kMaxExperts = 1 << 13, kMaxWidth = 1 << 17, kMaxVocab = 1 << 24;
 constexpr int64_t kMaxHeads = 1 << 10, kMaxHeadDim = 1 << 9, kMaxContext = 1 << 30;
 
@@ -118,7 +118,8 @@ void expect_boolean(const Keys& keys, const std::string& key, bool only) {
 }
 
 Rope read_rope(const Keys& top) {
-  // The rope's own object, under one of two names; the original spelling has none and is flat.
+  // The RoPE parameters are an object under one of two names; in the original spelling they are top-level
+  // keys.
   const std::string name = top.find("rope_parameters") ? "rope_parameters" : "rope_scaling";
   const bool nested      = top.find(name) != nullptr;
   if (!nested && !top.find("rope_scaling_factor"))
@@ -163,7 +164,8 @@ Rope read_rope(const Keys& top) {
   rope.beta_fast = number("beta_fast", "rope_ntk_beta", 1e-6, 1e6).value_or(32);
   rope.beta_slow = number("beta_slow", "rope_ntk_alpha", 1e-6, 1e6).value_or(1);
   rope.truncate =
-      inner.boolean("truncate").value_or(nested);  // transformers' default; the original never does
+      inner.boolean("truncate")
+          .value_or(nested);  // transformers' default is true; the original implementation never truncates
   if (rope.beta_fast <= rope.beta_slow)
     throw Refused{fmt::format("YaRN's beta_fast is {}, not above beta_slow, {}: correct them", rope.beta_fast,
                               rope.beta_slow)};
@@ -202,7 +204,7 @@ std::vector<int64_t> read_eos(const Keys& top, int64_t vocab_size) {
   return ids;
 }
 
-// The original spelling says nothing about quantisation, and is always MXFP4.
+// The original spelling has no key for quantization and is always MXFP4.
 bool read_mxfp4(const Keys& top) {
   const Json* json = top.find("quantization_config");
   if (!json) return top.find("rope_scaling_factor") && !top.find("model_type");
@@ -234,12 +236,12 @@ void check_relations(const Config& c) {
 
 Config read(const Keys& top) {
   expect_text(top, "model_type", "gpt_oss");
-  expect_text(top, "hidden_act", "silu");  // what released files call the clamped SwiGLU
+  expect_text(top, "hidden_act", "silu");  // the name of the clamped SwiGLU in released files
   expect_boolean(top, "attention_bias", true);
   expect_boolean(top, "tie_word_embeddings", false);
 
-  const auto size = [&](const char* key, int64_t most) {
-    return Spellings<int64_t>().add(key, top.integer(key, 1, most)).required();
+  const auto size = [&](const char* key, int64_t max) {
+    return Spellings<int64_t>().add(key, top.integer(key, 1, max)).required();
   };
   Config c;
   c.num_hidden_layers = size("num_hidden_layers", kMaxLayers);
@@ -290,14 +292,14 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 }
 
 Result<Config> read_config(const std::filesystem::path& file) {
-  constexpr std::streamsize kMost = 1 << 20;  // released ones have 2 KB
-  std::string text(kMost + 1, '\0');
+  constexpr std::streamsize kMaxBytes = 1 << 20;  // released files have 2 KB
+  std::string text(kMaxBytes + 1, '\0');
   std::ifstream in(file, std::ios::binary);
-  in.read(text.data(), kMost + 1);
+  in.read(text.data(), kMaxBytes + 1);
   if (in.bad() || in.gcount() == 0)
     return Error{fmt::format("{}: cannot be read, or is empty: name a model's folder that has a config.json",
                              file.string())};
-  if (in.gcount() > kMost)
+  if (in.gcount() > kMaxBytes)
     return Error{fmt::format("{}: larger than 1 MiB: is this a model's config.json?", file.string())};
   text.resize(static_cast<size_t>(in.gcount()));
   return parse_config(text, file.string());
@@ -313,7 +315,7 @@ Footprint footprint(const Config& c) {
   const int64_t dense_layer     = 2 * H + qkv + c.num_attention_heads + out + E * (H + 1);
   const int64_t expert_matrices = 2 * I * H + H * I, expert_biases = 2 * I + H;
   const int64_t expert    = expert_matrices + expert_biases;
-  const int64_t embedding = c.vocab_size * H;  // and the unembedding
+  const int64_t embedding = c.vocab_size * H;  // the unembedding has the same size
   const int64_t L = c.num_hidden_layers, K = c.num_experts_per_tok;
 
   const int64_t matrix_bytes =

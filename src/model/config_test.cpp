@@ -22,7 +22,7 @@ Json original_20b() {
           {"rope_scaling_factor", 32.0}};
 }
 
-// The same model as Hugging Face spells it; transformers 5 moves theta into the rope's object.
+// The same model in Hugging Face's spelling. transformers 5 moves theta into the RoPE object.
 Json hugging_face(Json c, bool v5) {
   Json rope{{"rope_type", "yarn"},
             {"factor", c["rope_scaling_factor"]},
@@ -82,7 +82,7 @@ TEST(Config, ReadsAllSpellingsAlike) {
   }
 }
 
-// The counts of the model card.
+// The parameter counts of OpenAI's gpt-oss model card.
 TEST(Config, FootprintOf20bAnd120b) {
   const Footprint small = footprint(parsed(original_20b()));
   EXPECT_EQ(small.parameters, 20'914'757'184);
@@ -122,7 +122,7 @@ TEST(Config, ReadsTheTinyTestModel) {
 TEST(Config, RefusesWithKeyAndFile) {
   struct Case {
     const char* patch;  // merged into the tiny model's config; null removes
-    const char* named;  // in the message
+    const char* named;  // must occur in the message
   };
   const Case cases[] = {
       {R"({"hidden_size": null})", "'hidden_size' is missing"},
@@ -170,7 +170,7 @@ TEST(Config, RefusesWithKeyAndFile) {
   }
 }
 
-TEST(Config, TransformersRoundsTheRampUnlessToldNot) {
+TEST(Config, TruncatesByDefaultLikeTransformers) {
   Json json = tiny_config();
   json["rope_scaling"].erase("truncate");
   EXPECT_TRUE(parsed(json).rope.truncate);
@@ -178,7 +178,7 @@ TEST(Config, TransformersRoundsTheRampUnlessToldNot) {
   EXPECT_EQ(parsed(json).rope.factor, 1);
 }
 
-TEST(Config, RefusesWhatIsNoConfig) {
+TEST(Config, RefusesOtherFiles) {
   EXPECT_FALSE(parse_config("", "f"));
   EXPECT_FALSE(parse_config("[]", "f"));
   EXPECT_FALSE(parse_config("{\"a\": 1e999}", "f"));

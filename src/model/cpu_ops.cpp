@@ -4,7 +4,7 @@
 
 namespace fathom::model {
 
-// What is a hundredth of a step or less runs as the reference does.
+// Ops that take a hundredth of a step or less use the reference.
 const Ops& cpu_ops() {
   static const Ops ops = {
       .embedding     = kernels::embedding_reference,

@@ -21,7 +21,7 @@ Buffer<float> as_floats(const NormWeights& weights) {
       weights);
 }
 
-// [E, out, in] with rows contiguous, as the ops want it, of a view that has the columns so.
+// Copies a view with contiguous columns to [E, out, in] with contiguous rows, as the ops need it.
 Buffer<bf16> transposed(View<const bf16, 3> from, ThreadPool& threads) {
   const int64_t E = from.extent(0), out = from.extent(1), in = from.extent(2);
   Buffer<bf16> to(from.size());
@@ -70,7 +70,7 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
 
   const RopeFrequencies rope = rope_frequencies(config.rope, Dh);
   frequencies_               = Buffer<float>(Dh / 2);
-  std::copy(rope.of_pair.begin(), rope.of_pair.end(), frequencies_.data());
+  std::copy(rope.inv_freq.begin(), rope.inv_freq.end(), frequencies_.data());
   concentration_ = rope.concentration;
 
   for (const LayerWeights& w : weights.layers) {
@@ -96,12 +96,12 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
 void GptOss::forward(const Batch& batch, const KvCache& kv) {
   const int64_t T = batch.tokens.extent(0);
   FATHOM_EXPECT(T <= max_rows_, "a batch has more rows than the model was made for");
-  rows_              = T;
-  const auto x       = x_.as({T, config_.hidden_size});
-  const auto table   = rope_table_.as({T, config_.head_dim});
-  const auto turning = View<const float, 1>(frequencies_.view());
+  rows_                  = T;
+  const auto x           = x_.as({T, config_.hidden_size});
+  const auto table       = rope_table_.as({T, config_.head_dim});
+  const auto frequencies = View<const float, 1>(frequencies_.view());
   ops_.embedding(batch.tokens, weights_.embedding, x, on_);
-  ops_.rope_table(batch.rows.positions, turning, concentration_, table, on_);
+  ops_.rope_table(batch.rows.positions, frequencies, concentration_, table, on_);
   for (size_t l = 0; l < layers_.size(); ++l) {
     attention(layers_[l], config_.layers[l], batch, kv.layer(static_cast<int64_t>(l)));
     mlp(l, T);

@@ -1,5 +1,6 @@
-// gpt-oss's forward pass (specs/gpt-oss.md section 2), over a table of ops: tokens of several sequences in,
-// logits out.
+// The forward pass of gpt-oss over a table of ops: tokens of several sequences in, logits out. It follows
+// OpenAI's implementation (github.com/openai/gpt-oss): pre-norm blocks of attention with sinks, alternately
+// over a sliding window and the full context, and a mixture of experts with clamped SwiGLU.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "core/buffer.h"
-#include "core/execution.h"
 #include "core/view.h"
+#include "kernels/execution.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
 #include "model/ops.h"
@@ -16,29 +17,29 @@
 
 namespace fathom::model {
 
-// One step: some rows of some sequences, prefill and decode alike. SequenceRows::pages are those of the
-// layers that see all.
+// The rows of one step, prefill and decode alike. SequenceRows::pages is the block table of the
+// full-attention layers.
 struct Batch {
   View<const int32_t, 1> tokens;  // [T], in the vocabulary
   kernels::SequenceRows rows;
-  View<const int32_t, 2> window_pages;  // [S, P] of the sliding layers
+  View<const int32_t, 2> window_pages;  // [S, P]: the block table of the sliding-window layers
 };
 
 class GptOss {
  public:
-  // `weights` (and what they are views of) and `threads` must outlive it. Its own memory is what `max_rows`
-  // rows and `max_logit_rows` rows of logits need; experts in bf16 are kept a second time, transposed.
+  // `weights` (and the memory they view) and `threads` must outlive it. Allocates activations for `max_rows`
+  // rows and `max_logit_rows` rows of logits, and a transposed copy of experts in bf16.
   GptOss(const Config& config, const Weights& weights, const Ops& ops, int64_t max_rows,
          int64_t max_logit_rows, ThreadPool& threads);
 
-  // Runs all layers and leaves keys and values of the rows in `kv`. T at most max_rows; positions before the
-  // batch's are in `kv`.
+  // Runs all layers and stores the rows' keys and values in `kv`. T is at most max_rows. `kv` must hold the
+  // earlier positions of each sequence.
   void forward(const Batch& batch, const KvCache& kv);
 
-  // Of rows of the last batch: logits [R, V], R at most max_logit_rows.
+  // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);
 
-  // How many rows each expert has had so far, [layers, E].
+  // Rows routed to each expert so far, [layers, E].
   View<const int64_t, 2> expert_load() const {
     return expert_load_.as({config_.num_hidden_layers, config_.num_local_experts});
   }
@@ -47,7 +48,7 @@ class GptOss {
   struct Layer {
     const LayerWeights* weights;
     Buffer<float> attn_norm, mlp_norm;
-    std::vector<Buffer<bf16>> transposed;  // experts that the file holds as [E, in, out]
+    std::vector<Buffer<bf16>> transposed;  // copies of experts stored as [E, in, out]
     kernels::ExpertWeights experts;
   };
 
@@ -62,7 +63,7 @@ class GptOss {
   Buffer<float> frequencies_;
   float concentration_ = 1;
 
-  // Of one step. x is the residual stream.
+  // Activations of one step. x is the residual stream.
   int64_t max_rows_, max_logit_rows_, rows_ = 0;
   Buffer<float> x_, normed_, q_, k_, v_, attended_, rope_table_, router_logits_, expert_weights_, gathered_;
   Buffer<int32_t> expert_ids_;

@@ -1,5 +1,5 @@
-// Against Hugging Face transformers, whose logits and greedy tokens tests/goldens holds for two checkpoints
-// of `fathom model make`; and against itself, where the same tokens come in other pieces.
+// Compares with Hugging Face transformers, whose logits and greedy tokens for two checkpoints of `fathom
+// model make` are in tests/goldens; and with itself, for the same tokens in other chunks.
 #include "model/gpt_oss.h"
 
 #include <fmt/format.h>
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "core/thread_pool.h"
-#include "model/make.h"
 #include "model/safetensors.h"
+#include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 #include "model/weights.h"
 
@@ -38,11 +38,11 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A checkpoint of `fathom model make` in a folder that goes away.
-struct Checkpoint {
-  explicit Checkpoint(const MakeOptions& options) {
+// A checkpoint of `fathom model make` in a temporary folder.
+struct GoldenCheckpoint {
+  explicit GoldenCheckpoint(const SyntheticCheckpointOptions& options) {
     ThreadPool pool(2);
-    const auto bytes = make_model(options, folder.path(), pool);
+    const auto bytes = make_synthetic_checkpoint(options, folder.path(), pool);
     if (!bytes) throw std::runtime_error(bytes.error().message);
     config  = read_config(folder.path() / "config.json").value();
     tensors = std::make_unique<Safetensors>(Safetensors::open(folder.path()).value());
@@ -54,19 +54,18 @@ struct Checkpoint {
   Weights weights;
 };
 
-MakeOptions tiny_options() { return {.shape = Shape::tiny, .seed = 1}; }
-MakeOptions wide_options() {
-  return {.shape = Shape::gpt_oss_20b, .layers = 2, .experts = 4, .vocab = 512, .seed = 2};
+SyntheticCheckpointOptions tiny_options() { return {.shape = ModelShape::tiny, .seed = 1}; }
+SyntheticCheckpointOptions wide_options() {
+  return {.shape = ModelShape::gpt_oss_20b, .layers = 2, .experts = 4, .vocab = 512, .seed = 2};
 }
 
 using Logits = std::vector<float>;
 
-// Sequences that share a model and a cache. Their pages lie interleaved and in falling order, those of the
-// sliding layers in rising order and of numbers that the others do not have, so that a page taken for another
-// shows.
+// Sequences that share a model and a KV cache. Their pages are interleaved in descending order; those of the
+// sliding layers ascend and have numbers of their own, so that confusing pages changes the result.
 class Runner {
  public:
-  Runner(const Checkpoint& checkpoint, const Ops& ops, int64_t context, int64_t sequences = 1,
+  Runner(const GoldenCheckpoint& checkpoint, const Ops& ops, int64_t context, int64_t sequences = 1,
          int threads = 2)
       : vocab_(checkpoint.config.vocab_size),
         pages_((context + kPageSize - 1) / kPageSize),
@@ -75,7 +74,7 @@ class Runner {
         kv_(checkpoint.config, 2 * pages_ * sequences + 1, pages_ * sequences + 1, kPageSize),
         lengths_(static_cast<size_t>(sequences)) {}
 
-  // `pieces[s]` are the next tokens of sequence s; returns the logits of all of them, one after the other.
+  // `pieces[s]` are the next tokens of sequence s. Returns the logits of all of them, concatenated.
   Logits step(const std::vector<std::vector<int32_t>>& pieces) {
     std::vector<int32_t> tokens, positions, first = {0}, full, window, all;
     const auto S = static_cast<int64_t>(pieces.size());
@@ -134,14 +133,14 @@ struct Golden {
   nlohmann::ordered_json json;
   Safetensors tensors;
   View<const float, 2> logits;       // [positions, V]
-  View<const float, 2> trap_logits;  // [traps, V], of the last position
+  View<const float, 2> trap_logits;  // [traps, V], at the last position
 };
 
 std::span<const float> row(View<const float, 2> matrix, int64_t r) {
   return {&matrix(r, 0), static_cast<size_t>(matrix.extent(1))};
 }
 
-void agrees_with_transformers(const Golden& golden, const Checkpoint& checkpoint, const Ops& ops) {
+void agrees_with_transformers(const Golden& golden, const GoldenCheckpoint& checkpoint, const Ops& ops) {
   const std::string file = bytes_of(checkpoint.folder.path() / "model.safetensors");
   ASSERT_EQ(fmt::format("{:016x}", XXH64(file.data(), file.size(), 0)), golden.json["model_xxh64"])
       << "these are not the weights that transformers ran: see tests/goldens/README.md";
@@ -157,8 +156,10 @@ void agrees_with_transformers(const Golden& golden, const Checkpoint& checkpoint
         << "position " << positions[p];
 
   Logits last(logits.end() - static_cast<std::ptrdiff_t>(V), logits.end());
-  // How far transformers itself went astray with each trap sprung. The one that logits hardly show has a test
-  // of its own, in kernels/experts_test.cpp.
+  // Each trap holds transformers' logits with one deliberate mistake, and their distance from the correct
+  // ones
+  // (`astray`), which ours must have too. The mistake that hardly changes logits has a test of its own, in
+  // kernels/moe/experts_test.cpp.
   int64_t trap = 0;
   for (const auto& [name, astray] : golden.json["traps"].items()) {
     const double ours = distance(last, row(golden.trap_logits, trap++));
@@ -176,14 +177,14 @@ void agrees_with_transformers(const Golden& golden, const Checkpoint& checkpoint
 }
 
 TEST(GptOss, ReferenceAgreesWithTransformers) {
-  agrees_with_transformers(Golden("tiny"), Checkpoint(tiny_options()), reference_ops());
+  agrees_with_transformers(Golden("tiny"), GoldenCheckpoint(tiny_options()), reference_ops());
 }
 TEST(GptOss, CpuAgreesWithTransformers) {
-  agrees_with_transformers(Golden("tiny"), Checkpoint(tiny_options()), cpu_ops());
+  agrees_with_transformers(Golden("tiny"), GoldenCheckpoint(tiny_options()), cpu_ops());
 }
-// The published model's widths, which are multiples of 64 and not of 128.
+// The published model's widths are multiples of 64 but not of 128.
 TEST(GptOssWide, CpuAgreesWithTransformers) {
-  agrees_with_transformers(Golden("wide"), Checkpoint(wide_options()), cpu_ops());
+  agrees_with_transformers(Golden("wide"), GoldenCheckpoint(wide_options()), cpu_ops());
 }
 
 std::vector<int32_t> some_tokens(int64_t count, int64_t vocab, int64_t salt = 0) {
@@ -193,9 +194,9 @@ std::vector<int32_t> some_tokens(int64_t count, int64_t vocab, int64_t salt = 0)
   return tokens;
 }
 
-// Not near: the same bits, so that a greedy answer never depends on who else was served.
-TEST(GptOss, AnyPiecesAnyThreadsTheSameBits) {
-  const Checkpoint checkpoint(tiny_options());
+// Equal bits, so that a greedy answer never depends on the other sequences of a batch.
+TEST(GptOss, ChunksAndThreadsDoNotChangeBits) {
+  const GoldenCheckpoint checkpoint(tiny_options());
   const std::vector<int32_t> prompt = some_tokens(61, checkpoint.config.vocab_size);
   Runner whole(checkpoint, cpu_ops(), 61);
   const Logits expected = whole.step(prompt);
@@ -214,8 +215,8 @@ TEST(GptOss, AnyPiecesAnyThreadsTheSameBits) {
     }
 }
 
-TEST(GptOss, SequencesOfABatchDoNotMeet) {
-  const Checkpoint checkpoint(tiny_options());
+TEST(GptOss, SequencesOfABatchAreIndependent) {
+  const GoldenCheckpoint checkpoint(tiny_options());
   const int64_t V = checkpoint.config.vocab_size;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Logits> alone;
@@ -238,20 +239,20 @@ TEST(GptOss, SequencesOfABatchDoNotMeet) {
   }
 }
 
-TEST(GptOss, NoTokensAndTooMany) {
-  const Checkpoint checkpoint(tiny_options());
+TEST(GptOss, AcceptsNoTokensAndRefusesTooMany) {
+  const GoldenCheckpoint checkpoint(tiny_options());
   Runner runner(checkpoint, cpu_ops(), 4);
   EXPECT_TRUE(runner.step(std::vector<int32_t>()).empty());
   EXPECT_THROW(runner.step(some_tokens(5, 300)), ContractError);
 }
 
-// A checkpoint whose experts were never quantised holds them transposed; its quantisation is the other file
-// of the same seed, and the two differ by the quantisation alone.
-TEST(GptOss, UnquantisedExperts) {
-  const Checkpoint packed(tiny_options());
-  MakeOptions options = tiny_options();
-  options.bf16        = true;
-  const Checkpoint plain(options);
+// A BF16 checkpoint stores its experts transposed. The MXFP4 checkpoint of the same seed is its quantization,
+// so the two differ by the quantization error only.
+TEST(GptOss, UnquantizedExperts) {
+  const GoldenCheckpoint packed(tiny_options());
+  SyntheticCheckpointOptions options = tiny_options();
+  options.bf16                       = true;
+  const GoldenCheckpoint plain(options);
   const std::vector<int32_t> prompt = some_tokens(23, plain.config.vocab_size);
   Runner reference(plain, reference_ops(), 23), fast(plain, cpu_ops(), 23), quantised(packed, cpu_ops(), 23);
   const Logits expected = reference.step(prompt);

@@ -10,11 +10,13 @@
 #include <initializer_list>
 #include <span>
 
-#include "core/cuda.h"
 #include "core/expect.h"
-#include "kernels/packed_experts.h"
-#include "kernels/packed_linear.h"
-#include "kernels/token_choice.h"
+#include "cuda/check.h"
+#include "cuda/event.h"
+#include "kernels/gemm/pack_weights.h"
+#include "kernels/moe/experts_gemv.h"
+#include "kernels/moe/pack_experts.h"
+#include "kernels/sampling/sample.h"
 
 namespace fathom::model {
 namespace {
@@ -43,7 +45,7 @@ int64_t expert_bytes(int64_t experts, int64_t rows, int64_t depth) {
   return experts * (w.tiles_of_one() * (PackedExperts::kTileBytes + PackedExperts::kScaleBytes) + w.rows * 4);
 }
 
-// Of all scales of one matrix of each expert.
+// The largest E8M0 code among the scales of all experts of a layer.
 int largest_code(View<const uint8_t, 3> scales, ThreadPool& threads) {
   std::vector<uint8_t> largest(static_cast<size_t>(threads.threads()), 0);
   const auto share = (scales.size() + threads.threads() - 1) / threads.threads();
@@ -59,8 +61,8 @@ int largest_code(View<const uint8_t, 3> scales, ThreadPool& threads) {
 
 }  // namespace
 
-// Bytes of the file on their way to the device: all threads copy them to page-locked memory, the copy engine
-// takes them from there, and a kernel puts them in their places, each while the others have the next piece.
+// A pipeline from the file to packed weights: all threads copy a piece to page-locked memory, a DMA copies it
+// to the device, and a kernel packs it, each while the others work on other pieces.
 class GpuWeights::Upload {
  public:
   static constexpr int64_t kPieceBytes = int64_t{64} << 20;
@@ -71,24 +73,20 @@ class GpuWeights::Upload {
     for (Slot& slot : slots_) {
       slot.pinned = PinnedBuffer<std::byte>(device, kPieceBytes);
       slot.copy   = DeviceBuffer<std::byte>(device, kPieceBytes);
-      FATHOM_CUDA(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming));
     }
   }
-  ~Upload() {
-    (void)cudaStreamSynchronize(device_.stream());
-    for (Slot& slot : slots_) (void)cudaEventDestroy(slot.free);
-  }
+  ~Upload() { (void)cudaStreamSynchronize(device_.stream()); }
 
   Device& device() const { return device_; }
   ThreadPool& threads() const { return threads_; }
   StreamRef stream() const { return device_.stream(); }
 
-  // All parts, at most kPieceBytes with 256 bytes between them; `use` gets where each lies on the device, and
-  // enqueues what reads them there.
+  // Sends the parts of a piece, at most kPieceBytes in all, each aligned to 256 bytes. `use` gets their
+  // addresses on the device and enqueues the kernels that read them.
   template <class F>
   void send(std::initializer_list<std::span<const std::byte>> parts, F&& use) {
     Slot& slot = slots_[next_++ % slots_.size()];
-    FATHOM_CUDA(cudaEventSynchronize(slot.free));
+    slot.free.synchronize();
     std::array<std::byte*, 2> places{};
     FATHOM_EXPECT(parts.size() <= places.size(), "a piece has at most two parts");
     int64_t end = 0;
@@ -106,15 +104,15 @@ class GpuWeights::Upload {
     }
     device_.enqueue_to_device(slot.copy.data(), slot.pinned.data(), std::min(end, kPieceBytes));
     use(places);
-    FATHOM_CUDA(cudaEventRecord(slot.free, stream()));
+    slot.free.record(stream());
     if (progress_) progress_(sent_, total_);
   }
 
-  // A matrix of the checkpoint to its packed rows from `first_row` on. Whole tiles of rows at a time.
+  // Packs a matrix of the checkpoint into `to`, from packed row `first_row` on, in pieces of whole tiles.
   void pack(View<const bf16, 2> w, RowOrder order, int64_t row_head_dim, int64_t column_head_dim,
             int64_t first_row, const PackedMatrix& to, bf16* tiles) {
     const int64_t columns = w.extent(1);
-    // Rows of one packed tile come from as many consecutive rows, or from one head.
+    // The rows of a packed tile come from 64 consecutive rows, or from one head.
     const int64_t unit = order == RowOrder::rotary_pairs ? row_head_dim : kTile;
     const int64_t rows = std::max<int64_t>(1, kPieceBytes / (columns * 2) / unit) * unit;
     for (int64_t row = 0; row < w.extent(0); row += rows) {
@@ -141,7 +139,7 @@ class GpuWeights::Upload {
   struct Slot {
     PinnedBuffer<std::byte> pinned;
     DeviceBuffer<std::byte> copy;
-    cudaEvent_t free = nullptr;
+    Event free{Event::Timing::off};  // recorded behind the reads of `copy`
   };
 
   Device& device_;
@@ -159,13 +157,13 @@ Status GpuWeights::check(const Config& c, const Weights& weights) {
   };
   if (c.hidden_size % kTile != 0)
     return no(fmt::format("hidden_size is {}, and must be a multiple of {}", c.hidden_size, kTile));
-  if (c.vocab_size % 4 != 0 || c.vocab_size > kernels::kMostTokens)
+  if (c.vocab_size % 4 != 0 || c.vocab_size > kernels::kMaxVocabulary)
     return no(fmt::format("vocab_size is {}, and must be a multiple of 4 and at most {}", c.vocab_size,
-                          kernels::kMostTokens));
+                          kernels::kMaxVocabulary));
   for (const auto& [size, name] :
        {std::pair{c.hidden_size, "hidden_size"}, {c.intermediate_size, "intermediate_size"}})
-    if (padded(size) > kernels::kMostFewColumns)
-      return no(fmt::format("{} is {}, and may be {}", name, size, kernels::kMostFewColumns));
+    if (padded(size) > kernels::kMaxGemvColumns)
+      return no(fmt::format("{} is {}, and may be {}", name, size, kernels::kMaxGemvColumns));
   if (c.num_attention_heads % (4 * c.num_key_value_heads) != 0)
     return no(fmt::format("{} query heads share {} key-value heads, and 4 or 8 must share one",
                           c.num_attention_heads, c.num_key_value_heads));
@@ -283,11 +281,11 @@ PackedExperts GpuWeights::experts(Upload& upload, const ExpertMatrices& matrices
                                   const View<const bf16, 2>& bias, RowOrder order) {
   const auto& w   = std::get<Mxfp4Matrices>(matrices);
   const int64_t E = w.blocks.extent(0), out = w.blocks.extent(1), groups = w.blocks.extent(2);
-  // The gated units are the columns of the second matrix, padding and all.
+  // The units of the first matrix, with padding, are the columns of the second.
   PackedExperts packed{.experts = E,
                        .rows    = order == RowOrder::gate_pairs ? 2 * padded(out / 2) : padded(out),
                        .depth   = padded(groups * 32)};
-  const int exponent        = kernels::exponent_of(largest_code(w.scales, upload.threads()));
+  const int exponent        = kernels::output_exponent(largest_code(w.scales, upload.threads()));
   const int64_t tiles_bytes = packed.tiles_of_one() * PackedExperts::kTileBytes;
   const int64_t scale_bytes = packed.tiles_of_one() * PackedExperts::kScaleBytes;
   auto* tiles               = keep<uint8_t>(E * tiles_bytes);
@@ -307,10 +305,10 @@ PackedExperts GpuWeights::experts(Upload& upload, const ExpertMatrices& matrices
     });
   }
   upload.bias(bias, order, 0, packed.rows, packed_bias);
-  packed.tiles  = tiles;
-  packed.scales = scales;
-  packed.bias   = packed_bias;
-  packed.times  = std::ldexp(1.0f, exponent);
+  packed.tiles        = tiles;
+  packed.scales       = scales;
+  packed.bias         = packed_bias;
+  packed.output_scale = std::ldexp(1.0f, exponent);
   return packed;
 }
 

@@ -1,15 +1,16 @@
-// A checkpoint's weights in device memory, packed as the GPU's kernels want them (kernels/packed_weights.h).
+// A checkpoint's weights in device memory, in the packed layout of the GPU's kernels
+// (kernels/gemm/packed_weights.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "core/device_buffer.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "core/view.h"
-#include "kernels/packed_weights.h"
+#include "cuda/device_buffer.h"
+#include "kernels/gemm/packed_weights.h"
 #include "model/config.h"
 #include "model/weights.h"
 
@@ -18,13 +19,13 @@ namespace fathom::model {
 // All on the device.
 struct GpuLayerWeights {
   View<const float, 1> attn_norm;  // [H]
-  kernels::PackedMatrix qkv;       // queries, keys, values, in rotary pairs
+  kernels::PackedMatrix qkv;       // queries, keys, values, in RowOrder::rotary_pairs
   View<const float, 1> sinks;      // [heads]
   kernels::PackedMatrix out;       // its columns are those of padded heads
   View<const float, 1> mlp_norm;   // [H]
   View<const bf16, 2> router;      // [E, H]
   View<const float, 1> router_bias;
-  kernels::PackedExperts mlp1;  // in gate pairs
+  kernels::PackedExperts mlp1;  // in RowOrder::gate_pairs
   kernels::PackedExperts mlp2;
 };
 
@@ -32,11 +33,11 @@ class GpuWeights {
  public:
   // Whether the GPU's kernels can run this model; the error names what they can't do.
   static Status check(const Config& config, const Weights& weights);
-  // Of device memory that they take.
+  // Bytes of device memory that they take.
   static int64_t bytes(const Config& config);
 
-  // Copies and packs; returns when that is done. `progress` hears how many bytes of how many. A checkpoint
-  // that check() is content with. Throws NotEnoughMemory.
+  // Copies and packs; returns when that is done. `progress` is called with the bytes done so far and in all.
+  // The checkpoint must pass check(). Throws NotEnoughMemory.
   GpuWeights(const Config& config, const Weights& weights, Device& device, ThreadPool& threads,
              const std::function<void(int64_t done, int64_t total)>& progress);
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/utf8.h"
+#include "core/utf8.h"
 
 namespace fathom::model {
 namespace {
 
-// A real header has a dozen tokens. Beyond this many, text without <|message|> is taken for content, lest it
-// be withheld from a stream for ever.
+// A header has some dozen tokens. Longer text without <|message|> is treated as content, so that it is not
+// withheld from a stream forever.
 constexpr int64_t kLongestHeader = 64;
 
 bool is_channel(std::string_view name) {
@@ -63,7 +63,7 @@ Result<std::vector<TokenId>> render_harmony(const Tokenizer& tokenizer, const Ha
   const auto is_final  = [](const HarmonyMessage& message) { return message.channel == "final"; };
   const auto assistant = std::find_if(messages.rbegin(), messages.rend(),
                                       [](const HarmonyMessage& m) { return m.role == "assistant"; });
-  auto first_final     = messages.begin();  // analysis before it is dropped
+  auto first_final     = messages.begin();  // analysis messages before it are dropped
   if (assistant != messages.rend() && is_final(*assistant))
     first_final = std::find_if(messages.begin(), messages.end(), is_final);
 
@@ -114,12 +114,12 @@ void HarmonyParser::begin_header(std::string role) {
   header_.fill("");
 }
 
-// The header is whole: a message begins.
+// Ends the header and begins a message.
 void HarmonyParser::begin_content() {
   HarmonyMessage message{.role = implied_role_};
   for (int section = 0; section < kSections; ++section)
     for (const std::string_view word : words(header_[section])) {
-      const size_t to             = word.find("to=");  // glued to the channel, sometimes
+      const size_t to             = word.find("to=");  // sometimes without a space after the channel
       const std::string_view name = word.substr(0, to);
       if (to != std::string_view::npos) message.recipient = well_formed(word.substr(to + 3));
       if (name.empty()) continue;
@@ -134,7 +134,7 @@ void HarmonyParser::begin_content() {
   state_ = State::content;
 }
 
-// What came instead of a header. A channel's name alone is one cut short, and no content.
+// Treats the header's text as content. A channel name alone is a truncated header, not content.
 std::string HarmonyParser::header_as_content() {
   std::string bytes = header_[kRole] + header_[kChannel] + header_[kConstrain];
   for (const std::string_view name : {"analysis", "commentary", "final"})
@@ -167,7 +167,7 @@ std::string HarmonyParser::add(TokenId id) {
     if (id == tokens_.start) begin_header("");
     return text;
   }
-  if (id == tokens_.channel) {  // in content, or after it: of a message whose <|start|>assistant is missing
+  if (id == tokens_.channel) {  // in or after content: a message whose <|start|>assistant is missing
     std::string text;
     if (state_ == State::content) text = end_content();
     if (state_ == State::expect_start) begin_header("assistant");

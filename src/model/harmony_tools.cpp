@@ -12,51 +12,51 @@
 namespace fathom::model {
 namespace {
 
-using Json = nlohmann::ordered_json;  // properties come in the order they were written in
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of properties
 
-const Json* member(const Json& schema, const char* key) {
+const OrderedJson* member(const OrderedJson& schema, const char* key) {
   if (!schema.is_object()) return nullptr;
   const auto found = schema.find(key);
   return found == schema.end() ? nullptr : &*found;
 }
 
-// A member that is a text; null where it is none or something else.
-const std::string* text_of(const Json& schema, const char* key) {
-  const Json* value = member(schema, key);
+// The member if it is a string, else null.
+const std::string* text_of(const OrderedJson& schema, const char* key) {
+  const OrderedJson* value = member(schema, key);
   return value && value->is_string() ? &value->get_ref<const std::string&>() : nullptr;
 }
 
-const Json* array_of(const Json& schema, const char* key) {
-  const Json* value = member(schema, key);
+const OrderedJson* array_of(const OrderedJson& schema, const char* key) {
+  const OrderedJson* value = member(schema, key);
   return value && value->is_array() ? value : nullptr;
 }
 
-bool is_enum(const Json& schema) {
-  const Json* values = array_of(schema, "enum");
+bool is_enum(const OrderedJson& schema) {
+  const OrderedJson* values = array_of(schema, "enum");
   return values && !values->empty();
 }
 
-// "" where there is none. Where a property stands, one of an enum's texts comes without quotes.
-std::string default_text(const Json& schema, bool of_property) {
-  const Json* value = member(schema, "default");
+// The `default` as a comment; "" for none. For a property, a default of an enum has no quotes.
+std::string default_text(const OrderedJson& schema, bool of_property) {
+  const OrderedJson* value = member(schema, "default");
   if (!value) return "";
   if (!value->is_string() || (is_enum(schema) && !of_property)) return "default: " + value->dump();
   const auto& text = value->get_ref<const std::string&>();
   return is_enum(schema) ? "default: " + text : "default: \"" + text + "\"";
 }
 
-std::string type_of(const Json& schema, const std::string& indent);
+std::string type_of(const OrderedJson& schema, const std::string& indent);
 
-std::string nullable_type_of(const Json& schema, const std::string& indent) {
-  std::string type     = type_of(schema, indent);
-  const Json* nullable = member(schema, "nullable");
+std::string nullable_type_of(const OrderedJson& schema, const std::string& indent) {
+  std::string type            = type_of(schema, indent);
+  const OrderedJson* nullable = member(schema, "nullable");
   if (nullable && *nullable == true && type.find("null") == std::string::npos) type += " | null";
   return type;
 }
 
-// One of `oneOf`, and what is said of it behind it.
-std::string variant_text(const Json& variant, const std::string& indent, const std::string* description,
-                         bool of_property) {
+// One variant of `oneOf` with its comment.
+std::string variant_text(const OrderedJson& variant, const std::string& indent,
+                         const std::string* description, bool of_property) {
   std::string text         = nullable_type_of(variant, indent + "   ");
   const std::string preset = default_text(variant, of_property);
   std::string comment      = description ? *description : "";
@@ -65,17 +65,17 @@ std::string variant_text(const Json& variant, const std::string& indent, const s
   return description || !preset.empty() ? text + " // " + comment : text;
 }
 
-std::string union_text(const Json& variants, const std::string& indent) {
+std::string union_text(const OrderedJson& variants, const std::string& indent) {
   std::string text;
-  for (const Json& variant : variants)
+  for (const OrderedJson& variant : variants)
     text += fmt::format("\n{} | {}", indent,
                         variant_text(variant, indent, text_of(variant, "description"), false));
   return text;
 }
 
-std::string property_union_text(const std::string& name, const Json& schema, const Json& variants,
-                                const std::string& indent) {
-  // Said once: not here where the first variant says it, not there where it is said here.
+std::string property_union_text(const std::string& name, const OrderedJson& schema,
+                                const OrderedJson& variants, const std::string& indent) {
+  // A description that the property and a variant share is printed once.
   const std::string* description = text_of(schema, "description");
   const std::string* first       = variants.empty() ? nullptr : text_of(variants[0], "description");
   const bool above               = description && !(first && *first == *description);
@@ -92,44 +92,44 @@ std::string property_union_text(const std::string& name, const Json& schema, con
   return text + indent + ",\n";
 }
 
-std::string property_text(const std::string& name, const Json& schema, const std::string& indent) {
+std::string property_text(const std::string& name, const OrderedJson& schema, const std::string& indent) {
   std::string text;
   if (const auto* title = text_of(schema, "title")) text += fmt::format("{0}// {1}\n{0}//\n", indent, *title);
   const auto* description = text_of(schema, "description");
   if (description && !member(schema, "oneOf")) text += fmt::format("{}// {}\n", indent, *description);
-  if (const Json* examples = array_of(schema, "examples"); examples && !examples->empty()) {
+  if (const OrderedJson* examples = array_of(schema, "examples"); examples && !examples->empty()) {
     text += indent + "// Examples:\n";
-    for (const Json& example : *examples)
+    for (const OrderedJson& example : *examples)
       if (example.is_string())
         text += fmt::format("{}// - \"{}\"\n", indent, example.get_ref<const std::string&>());
   }
-  if (const Json* variants = array_of(schema, "oneOf"))
+  if (const OrderedJson* variants = array_of(schema, "oneOf"))
     return text + property_union_text(name, schema, *variants, indent);
   text += fmt::format("{}{}: {},", indent, name, nullable_type_of(schema, indent + "    "));
   const std::string preset = member(schema, "oneOf") ? "" : default_text(schema, true);
   return text + (preset.empty() ? "\n" : " // " + preset + "\n");
 }
 
-std::string object_text(const Json& schema, const std::string& indent) {
+std::string object_text(const OrderedJson& schema, const std::string& indent) {
   std::string text;
   if (const auto* description = text_of(schema, "description"))
     text += fmt::format("{}// {}\n", indent, *description);
   text += "{\n";
   std::set<std::string> required;
-  if (const Json* names = array_of(schema, "required"))
-    for (const Json& name : *names)
+  if (const OrderedJson* names = array_of(schema, "required"))
+    for (const OrderedJson& name : *names)
       if (name.is_string()) required.insert(name.get<std::string>());
-  if (const Json* properties = member(schema, "properties"); properties && properties->is_object())
+  if (const OrderedJson* properties = member(schema, "properties"); properties && properties->is_object())
     for (const auto& [name, property] : properties->items())
       text += property_text(required.contains(name) ? name : name + "?", property, indent);
   return text + indent + "}";
 }
 
-std::string type_of(const Json& schema, const std::string& indent) {
-  if (const Json* variants = array_of(schema, "oneOf")) return union_text(*variants, indent);
-  if (const Json* types = array_of(schema, "type")) {
+std::string type_of(const OrderedJson& schema, const std::string& indent) {
+  if (const OrderedJson* variants = array_of(schema, "oneOf")) return union_text(*variants, indent);
+  if (const OrderedJson* types = array_of(schema, "type")) {
     std::string text;
-    for (const Json& type : *types)
+    for (const OrderedJson& type : *types)
       if (type.is_string())
         text += (text.empty() ? "" : " | ") + (type == "integer" ? "number" : type.get<std::string>());
     return text.empty() ? "any" : text;
@@ -140,19 +140,19 @@ std::string type_of(const Json& schema, const std::string& indent) {
   if (*type == "number" || *type == "integer") return "number";
   if (*type == "boolean") return "boolean";
   if (*type == "array") {
-    const Json* items = member(schema, "items");
+    const OrderedJson* items = member(schema, "items");
     return items ? type_of(*items, indent) + "[]" : "Array<any>";
   }
   if (*type != "string") return "any";
   std::string text;
-  if (const Json* values = array_of(schema, "enum"))
-    for (const Json& value : *values)
+  if (const OrderedJson* values = array_of(schema, "enum"))
+    for (const OrderedJson& value : *values)
       if (value.is_string())
         text += (text.empty() ? "\"" : " | \"") + value.get_ref<const std::string&>() + "\"";
   return text.empty() ? "string" : text;
 }
 
-// Every line of it behind "// ".
+// Prefixes every line with "// ".
 std::string comment(std::string_view text) {
   std::string lines;
   while (!text.empty()) {
@@ -168,7 +168,7 @@ std::string comment(std::string_view text) {
 std::string function_text(const NamedSchema& function) {
   if (function.schema.empty())
     return fmt::format("{}type {} = () => any;\n\n", comment(function.description), function.name);
-  const Json parameters = Json::parse(function.schema, nullptr, false);
+  const OrderedJson parameters = OrderedJson::parse(function.schema, nullptr, false);
   FATHOM_EXPECT(!parameters.is_discarded(), "a function's parameters must have been checked to be JSON");
   return fmt::format("{}type {} = (_: {}) => any;\n\n", comment(function.description), function.name,
                      type_of(parameters, ""));

@@ -1,6 +1,6 @@
-// The developer message of harmony, gpt-oss's conversation format: instructions, the functions the model may
-// call as TypeScript types, and the JSON Schema its answer should follow (specs/gpt-oss.md section 10). The
-// text is that of openai/harmony, byte for byte, where that is meaningful TypeScript.
+// The developer message of harmony, the conversation format of gpt-oss: instructions, the functions that the
+// model may call, as TypeScript types, and the JSON Schema of its answer. The text equals that of
+// openai/harmony byte for byte where that is meaningful TypeScript.
 #pragma once
 
 #include <span>
@@ -9,14 +9,15 @@
 
 namespace fathom::model {
 
-// A function's name and its parameters, or a response format's name and its content.
+// A function with its parameters, or a response format.
 struct NamedSchema {
   std::string name;
-  std::string description;  // "" where there is none
-  std::string schema;  // JSON Schema, an object, as JSON text nested at most 64 deep; "" where there is none
+  std::string description;  // "" for none
+  // JSON Schema of an object, as JSON text nested at most 64 deep; "" for none.
+  std::string schema;
 };
 
-// Content of the developer message; "" where there is nothing to say. `response` may be null.
+// Content of the developer message; "" if all arguments are empty. `response` may be null.
 std::string harmony_developer_text(std::string_view instructions, std::span<const NamedSchema> functions,
                                    const NamedSchema* response);
 

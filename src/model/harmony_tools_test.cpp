@@ -9,7 +9,7 @@
 namespace fathom::model {
 namespace {
 
-// tools/harmony_goldens.py made them with OpenAI's own package.
+// tools/harmony_goldens.py generates the goldens with the openai-harmony package.
 TEST(HarmonyTools, AgreesWithOpenaiHarmony) {
   std::ifstream file(FATHOM_SOURCE_TREE "/tests/goldens/harmony_tools.json");
   const auto goldens = nlohmann::ordered_json::parse(file);
@@ -26,9 +26,9 @@ TEST(HarmonyTools, AgreesWithOpenaiHarmony) {
   }
 }
 
-TEST(HarmonyTools, NothingToSay) { EXPECT_EQ(harmony_developer_text("", {}, nullptr), ""); }
+TEST(HarmonyTools, EmptyArgumentsGiveNoText) { EXPECT_EQ(harmony_developer_text("", {}, nullptr), ""); }
 
-// openai-harmony leaves this section to its caller; its guide says how it looks.
+// openai-harmony leaves this section to its caller; the format is that of its guide.
 TEST(HarmonyTools, ResponseFormatComesLast) {
   const NamedSchema list{.name = "list", .description = "Things\nto buy", .schema = R"({"type":"array"})"};
   EXPECT_EQ(harmony_developer_text("Be brief.", {}, &list),

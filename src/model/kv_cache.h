@@ -1,19 +1,19 @@
-// The keys and values of every layer, in fp32 pages. Which page is whose is the caller's affair
-// (kernels/attention.h); a page that was never written costs no memory.
+// The KV cache of all layers in fp32 pages (kernels/attention/attention.h). The caller assigns pages to
+// sequences. A page that was never written takes no memory.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/buffer.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "model/config.h"
 
 namespace fathom::model {
 
 class KvCache {
  public:
-  // Layers that see all and layers that see a window back have numbers of pages of their own.
+  // Full-attention and sliding-window layers have separate numbers of pages.
   KvCache(const Config& config, int64_t full_pages, int64_t window_pages, int64_t page_size);
 
   const kernels::KvPages& layer(int64_t l) const { return layers_[static_cast<size_t>(l)]; }

@@ -1,20 +1,20 @@
-// The ops of a forward pass, as a table: the model calls through it, and a backend fills it. Signatures and
-// contracts are those of the ops' headers.
+// The table of ops of a forward pass: the model calls through it, a backend fills it. Signatures and
+// contracts are in the ops' headers.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/attention.h"
-#include "kernels/embedding.h"
-#include "kernels/experts.h"
-#include "kernels/linear.h"
-#include "kernels/rmsnorm.h"
-#include "kernels/rope.h"
-#include "kernels/router.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/rope.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gemm/linear.h"
+#include "kernels/moe/experts.h"
+#include "kernels/moe/router.h"
+#include "kernels/norm/rmsnorm.h"
 
 namespace fathom::model {
 
-// What a forward pass is at most, for the memory it takes.
+// Upper bounds of a forward pass, which determine its scratch memory.
 struct StepShape {
   int64_t rows = 0, hidden = 0, intermediate = 0, heads = 0, head_dim = 0, experts = 0, top_k = 0;
   int threads = 1;
@@ -33,7 +33,7 @@ struct Ops {
   int64_t (*scratch_bytes)(const StepShape& shape);
 };
 
-const Ops& reference_ops();  // plain C++, one thread: what everything else is compared with
+const Ops& reference_ops();  // plain C++, one thread: the reference of all tests
 const Ops& cpu_ops();        // AVX2 or AVX-512, chosen at run time, on all threads
 
 }  // namespace fathom::model

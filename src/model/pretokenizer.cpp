@@ -11,7 +11,7 @@
 namespace fathom::model {
 namespace {
 
-constexpr std::string_view kWhiteSpace = R"(\p{Z}\t-\r\x{85})";  // inside a class
+constexpr std::string_view kWhiteSpace = R"(\p{Z}\t-\r\x{85})";  // for use inside a character class
 
 std::string pcre2_message(int error) {
   PCRE2_UCHAR text[256] = {};
@@ -19,7 +19,7 @@ std::string pcre2_message(int error) {
   return reinterpret_cast<const char*>(text);
 }
 
-// The pattern with \s and \S spelt out.
+// Replaces \s and \S by Unicode's White_Space.
 std::string with_unicode_white_space(std::string_view pattern) {
   std::string spelt;
   bool in_class = false;
@@ -37,7 +37,8 @@ std::string with_unicode_white_space(std::string_view pattern) {
     } else if (rest[0] == '[' && !in_class) {
       in_class          = true;
       const size_t open = rest.starts_with("[^") ? 2 : 1;
-      const size_t size = rest.substr(open).starts_with("]") ? open + 1 : open;  // a first ] is a member
+      const size_t size =
+          rest.substr(open).starts_with("]") ? open + 1 : open;  // a leading ] is a member of the class
       spelt += rest.substr(0, size);
       i += size - 1;
     } else {
@@ -63,7 +64,7 @@ Result<Pretokenizer> Pretokenizer::compile(std::string_view pattern) {
         fmt::format("PCRE2 cannot read the pattern, {} (at byte {} of \"{}\"): rewrite it in Perl's "
                     "syntax",
                     pcre2_message(error), offset, spelt)};
-  // Where executable memory is forbidden this fails, and pcre2_match() interprets instead.
+  // Fails where executable memory is forbidden; pcre2_match() then interprets.
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
   return Pretokenizer(code);
 }
@@ -93,7 +94,7 @@ Result<std::vector<std::string_view>> Pretokenizer::split(std::string_view text)
                       done, text.size(), pcre2_message(count))};
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
     const size_t first = range[0], last = range[1];
-    if (first < done || last <= first)  // a \K can do that
+    if (first < done || last <= first)  // possible with \K
       return Error{fmt::format("the tokenizer's pattern matched backwards at byte {}: remove its \\K", done)};
     if (first > done) pieces.push_back(text.substr(done, first - done));
     pieces.push_back(text.substr(first, last - first));

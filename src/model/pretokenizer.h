@@ -1,4 +1,4 @@
-// Cuts text into the pieces that byte-pair merges never cross, by a tokenizer's regular expression.
+// Splits text by a tokenizer's regular expression into pieces that byte-pair merges never cross.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace fathom::model {
 // Immutable once compiled; safe to use from many threads.
 class Pretokenizer {
  public:
-  // PCRE2 with UTF and UCP, compiled to machine code where the system allows that. `\s` and `\S` mean
-  // Unicode's White_Space, as in the tokenizers' own engines; PCRE2's would take U+180E in as well.
+  // Uses PCRE2 with UTF and UCP, JIT-compiled where the system allows it. `\s` and `\S` mean Unicode's
+  // White_Space, as in the `tokenizers` package; PCRE2's \s includes U+180E too.
   static Result<Pretokenizer> compile(std::string_view pattern);
 
-  // The matches, and the stretches between them, in order: together exactly `text`. Matches of nothing are
-  // passed over. An error when a pattern backtracks beyond PCRE2's limits; o200k's and GPT-2's are linear.
-  // Precondition: text is well-formed UTF-8. The pieces point into it.
+  // The matches and the text between them, in order; joined, they are `text`. Empty matches are skipped.
+  // Fails when a pattern backtracks beyond PCRE2's limits; o200k's and GPT-2's patterns are linear.
+  // Precondition: `text` is well-formed UTF-8. The pieces point into it.
   Result<std::vector<std::string_view>> split(std::string_view text) const;
 
  private:

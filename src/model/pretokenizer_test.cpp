@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "model/synthetic_tokenizer.h"
+#include "model/byte_level_tokenizer.h"
 
 namespace fathom::model {
 namespace {
@@ -19,7 +19,7 @@ Pieces split(std::string_view pattern, std::string_view text) {
   return pieces.value_or({});
 }
 
-// By hand from the seven alternatives of specs/gpt-oss.md section 9.
+// Expected pieces by hand, from the seven alternatives of kO200kPattern.
 TEST(Pretokenizer, O200k) {
   const struct {
     std::string_view text;
@@ -49,7 +49,7 @@ TEST(Pretokenizer, O200k) {
 
 TEST(Pretokenizer, KeepsWhatDoesNotMatch) {
   EXPECT_EQ(split("b+", "aabbcbb"), (Pieces{"aa", "bb", "c", "bb"}));
-  EXPECT_EQ(split("b*", "abc"), (Pieces{"a", "b", "c"}));  // matches of nothing are passed over
+  EXPECT_EQ(split("b*", "abc"), (Pieces{"a", "b", "c"}));  // empty matches are skipped
   EXPECT_EQ(split(R"([]\s]|\S)", "] x"), (Pieces{"]", " ", "x"}));
   EXPECT_EQ(split(R"([^]\s]+)", "ab]c"), (Pieces{"ab", "]", "c"}));
 }
@@ -62,7 +62,7 @@ TEST(Pretokenizer, RefusesBadPatterns) {
   }
 }
 
-TEST(Pretokenizer, SaysWhenAPatternBacktracksWithoutEnd) {
+TEST(Pretokenizer, FailsForCatastrophicBacktracking) {
   const auto compiled = Pretokenizer::compile("(a+)+$");
   ASSERT_TRUE(compiled);
   const auto pieces = compiled->split(std::string(64, 'a') + "b");
@@ -70,7 +70,7 @@ TEST(Pretokenizer, SaysWhenAPatternBacktracksWithoutEnd) {
   EXPECT_NE(pieces.error().message.find("byte 0 of a text of 65"), std::string::npos);
 }
 
-// Every alternative over a long run: none may give up on PCRE2's limits.
+// Every alternative over a long run: none may exceed PCRE2's limits.
 TEST(Pretokenizer, LongRunsOfOneCharacter) {
   for (const std::string_view unit : {"a", "A", " ", "\n", "!", "\xC3\xA9", "\xE4\xBD\xA0", "\xCC\x81"}) {
     std::string text;

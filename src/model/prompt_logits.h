@@ -1,4 +1,4 @@
-// The logits of every token of a text, straight from the forward pass on this machine's CPUs.
+// The logits after every token of a prompt, by the forward pass on the CPUs.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@
 
 namespace fathom::model {
 
-// `each` hears those of one token after the other, [V], valid until it returns. Tokens are in the vocabulary.
+// Calls `each` with the logits [V] after each token, in order; they are valid until it returns. All tokens
+// must be in the vocabulary.
 void prompt_logits(const Checkpoint& checkpoint, std::span<const TokenId> tokens, ThreadPool& threads,
                    const std::function<void(std::span<const float>)>& each);
 

@@ -8,23 +8,23 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "model/make.h"
+#include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 
 namespace fathom::model {
 namespace {
 
-const std::filesystem::path kGoldens(FATHOM_SOURCE_TREE "/tests/goldens");
+const std::filesystem::path kTinyGoldens(FATHOM_SOURCE_TREE "/tests/goldens");
 
-// Hugging Face transformers' logits of the same weights (model/gpt_oss_test.cpp): of a prompt that has more
-// tokens than a step.
-TEST(PromptLogits, AreThoseOfTransformersAtEveryPosition) {
+// Compares with the logits of Hugging Face transformers (model/gpt_oss_test.cpp) for a prompt longer than a
+// chunk.
+TEST(PromptLogits, AgreeWithTransformersAtEveryPosition) {
   const TempFolder folder;
   ThreadPool threads(2);
-  ASSERT_TRUE(make_model({.shape = Shape::tiny, .seed = 1}, folder.path(), threads));
+  ASSERT_TRUE(make_synthetic_checkpoint({.shape = ModelShape::tiny, .seed = 1}, folder.path(), threads));
   const auto checkpoint             = Checkpoint::open(folder.path()).value();
-  const auto golden                 = nlohmann::json::parse(std::ifstream(kGoldens / "tiny.json"));
-  const auto tensors                = Safetensors::open(kGoldens / "tiny.safetensors").value();
+  const auto golden                 = nlohmann::json::parse(std::ifstream(kTinyGoldens / "tiny.json"));
+  const auto tensors                = Safetensors::open(kTinyGoldens / "tiny.safetensors").value();
   const auto expected               = tensors.view<float, 2>("logits").value();
   const std::vector<TokenId> prompt = golden["prompt_ids"];
   ASSERT_GT(prompt.size(), 64u);

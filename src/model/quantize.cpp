@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/fp4_blocks.h"
+#include "core/atomic_file.h"
+#include "core/mxfp4_nvfp4.h"
+#include "core/strict_json.h"
 #include "core/view.h"
 #include "model/config.h"
-#include "model/new_file.h"
 #include "model/safetensors.h"
-#include "model/strict_json.h"
 #include "model/weights.h"
 
 namespace fathom::model {
@@ -26,12 +26,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Thrown and caught in this file alone.
-struct Refused {
+// Thrown and caught in this file only.
+struct CannotQuantize {
   std::string why;
 };
 
-// Of one kind of matrix; threads add to it.
+// The relative error of one kind of matrix. Thread-safe.
 class RelativeError {
  public:
   void add(double error, double weight) {
@@ -52,12 +52,12 @@ Result<std::string> read_text(const fs::path& file) {
   return text;
 }
 
-// Rows o .. o + n of one expert.
+// Quantizes rows o .. o + n of expert e.
 void quantise_rows(const View<const bf16, 3>& weights, int64_t e, int64_t o, int64_t n,
                    std::span<uint8_t> values, std::span<uint8_t> scales, RelativeError& error) {
   const int64_t in = weights.extent(2);
   std::vector<float> rows(static_cast<size_t>(n * in)), rounded(rows.size());
-  for (int64_t i = 0; i < in; ++i)  // stored [in, out]: read along `out`, written along `in`
+  for (int64_t i = 0; i < in; ++i)  // stored as [in, out]: reads along `out`, writes along `in`
     for (int64_t r = 0; r < n; ++r)
       rows[static_cast<size_t>(r * in + i)] = static_cast<float>(weights(e, o + r, i));
   encode_mxfp4(rows, values, scales);
@@ -70,9 +70,10 @@ void quantise_rows(const View<const bf16, 3>& weights, int64_t e, int64_t o, int
   error.add(errors, squares);
 }
 
-// weights: [E, out, in], whatever its strides.
+// weights: [E, out, in] with any strides.
 TensorSource quantised(const std::string& name, const View<const bf16, 3>& weights, RelativeError& error) {
-  constexpr int64_t kRows = 64;  // at once: a cache line or two of the stored matrix at each step along `in`
+  constexpr int64_t kRows =
+      64;  // at once: one or two cache lines of the stored matrix for each step along `in`
   const int64_t E = weights.extent(0), out = weights.extent(1), in = weights.extent(2), G = in / kMxfp4Block;
   const auto fill = [=, &error](int64_t first, int64_t n, std::span<const std::span<std::byte>> made) {
     const std::span values(reinterpret_cast<uint8_t*>(made[0].data()), made[0].size());
@@ -88,8 +89,8 @@ TensorSource quantised(const std::string& name, const View<const bf16, 3>& weigh
     }
     if (const auto nan = std::ranges::find(scales, 255); nan != scales.end()) {
       const int64_t row = first + (nan - scales.begin()) / G;
-      throw Refused{fmt::format("tensor '{}' holds an infinity or a NaN in expert {}, output {}", name,
-                                row / out, row % out)};
+      throw CannotQuantize{fmt::format("tensor '{}' holds an infinity or a NaN in expert {}, output {}", name,
+                                       row / out, row % out)};
     }
   };
   return {.tensors = {{name + "_blocks", DType::uint8, {E, out, G, kMxfp4Block / 2}},
@@ -108,7 +109,7 @@ TensorSource copied(const std::string& name, const Tensor& tensor) {
           .fill    = fill};
 }
 
-// A checkpoint to be quantised, checked.
+// The checked input checkpoint.
 struct Source {
   Safetensors tensors;
   Weights weights;
@@ -134,7 +135,7 @@ Result<Source> open_source(const fs::path& folder) {
   if (!json) return json.error();
   (*json)["quantization_config"] = mxfp4_quantization();
   std::string new_config         = json->dump(2) + "\n";
-  // Says whether the experts' widths are whole blocks.
+  // Fails if the experts' widths are not multiples of a block.
   if (const auto read = parse_config(new_config, config_file.string()); !read) return read.error();
   return Source{*std::move(tensors), *std::move(weights), std::move(new_config)};
 }
@@ -162,7 +163,7 @@ nlohmann::json mxfp4_quantization() {
 
 Result<Quantized> quantize_model(const fs::path& from, const fs::path& to, ThreadPool& pool,
                                  const WriteProgress& progress) {
-  std::error_code ignored;  // what does not exist yet is another folder
+  std::error_code ignored;  // a folder that does not exist is a different one
   if (fs::equivalent(from, to, ignored))
     return Error{
         fmt::format("{}: the quantised checkpoint would replace the one it is made of: name another folder",
@@ -191,7 +192,7 @@ Result<Quantized> quantize_model(const fs::path& from, const fs::path& to, Threa
     const auto bytes = write_safetensors(to / "model.safetensors", sources, pool, progress);
     if (!bytes) return bytes.error();
     quantized.bytes_written = *bytes;
-  } catch (const Refused& refused) {
+  } catch (const CannotQuantize& refused) {
     return Error{
         fmt::format("{}: {}: MXFP4 has no such numbers, fetch the checkpoint again or train it longer",
                     source->tensors.path(), refused.why)};

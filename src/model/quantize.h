@@ -1,4 +1,4 @@
-// From BF16 experts to MXFP4: what a fine-tuned checkpoint needs to be as small as a published one.
+// Quantizes BF16 experts to MXFP4, the format of the published checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace fathom::model {
 
-// `quantization_config` of a checkpoint in MXFP4, as the published ones have it.
+// The `quantization_config` of published MXFP4 checkpoints.
 nlohmann::json mxfp4_quantization();
 
 struct Quantized {
   int64_t bytes_read = 0, bytes_written = 0;  // of weights
-  // Root of the summed squares of the errors over that of the weights, all layers and experts together.
+  // Root mean square of the errors over that of the weights, over all layers and experts.
   double gate_up_error = 0, down_error = 0;
 };
 
-// Reads a checkpoint of layout hf_bf16 (model/weights.h) and writes one of layout hf_mxfp4, in one file. Each
-// block of 32 along `in` is rounded by itself (core/fp4_blocks.h); all else is copied byte for byte, and so
-// are the folder's other JSON files (tokenizer.json, generation_config.json). An error where `from` is no
-// such checkpoint, or a weight of an expert is infinite or NaN; then `to` has no new model.
+// Reads a checkpoint of layout hf_bf16 (model/weights.h) and writes one of layout hf_mxfp4 in one file.
+// Blocks of 32 along `in` are quantized independently (core/mxfp4_nvfp4.h). All other tensors and the
+// folder's other JSON files (tokenizer.json, generation_config.json) are copied. Fails if `from` is no such
+// checkpoint, or if an expert's weight is infinite or NaN; then no model is written.
 Result<Quantized> quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
                                  ThreadPool& pool, const WriteProgress& progress = {});
 

@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "model/config.h"
-#include "model/make.h"
 #include "model/safetensors.h"
+#include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 #include "model/weights.h"
 
@@ -26,7 +26,7 @@ std::string text_of(const fs::path& path) {
 
 void make(const fs::path& folder, bool bf16, int64_t layers = 2) {
   ThreadPool pool(1);
-  ASSERT_TRUE(make_model({.layers = layers, .seed = 7, .bf16 = bf16}, folder, pool));
+  ASSERT_TRUE(make_synthetic_checkpoint({.layers = layers, .seed = 7, .bf16 = bf16}, folder, pool));
 }
 
 Result<Quantized> quantise(const fs::path& from, const fs::path& to, int threads = 2) {
@@ -39,7 +39,7 @@ std::string refusal(const fs::path& from, const fs::path& to) {
   return quantized ? "(accepted)" : quantized.error().message;
 }
 
-// The tensors of a file as tiny_checkpoint.h writes them, so that a test may change some.
+// The tensors of a file in the form of tiny_checkpoint.h, so that a test can change some.
 std::vector<RawTensor> raw_tensors(const fs::path& folder) {
   const auto read = Safetensors::open(folder).value();
   std::vector<RawTensor> raw;
@@ -69,7 +69,7 @@ double nearest(double x, const std::array<double, 8>& magnitudes, double scale) 
   return best;
 }
 
-// Of all experts of one kind, in double, by the rule of the standard.
+// Dequantizes all experts of one kind, in double, by the rule of the OCP MX standard.
 double expected_error(const fs::path& folder, bool gate_up) {
   const auto tensors = Safetensors::open(folder).value();
   const auto weights = find_weights(read_config(folder / "config.json").value(), tensors).value();
@@ -93,7 +93,7 @@ double expected_error(const fs::path& folder, bool gate_up) {
   return std::sqrt(errors / squares);
 }
 
-TEST(Quantize, GivesWhatMakeGivesInMxfp4) {
+TEST(Quantize, EqualsTheSyntheticMxfp4Checkpoint) {
   const TempFolder folder;
   make(folder.path() / "bf16", true);
   make(folder.path() / "mxfp4", false);
@@ -111,13 +111,13 @@ TEST(Quantize, GivesWhatMakeGivesInMxfp4) {
   }
 }
 
-TEST(Quantize, ReadsShardsAndCopiesWhatLiesBeside) {
+TEST(Quantize, ReadsShardsAndCopiesOtherFiles) {
   const TempFolder folder;
   const fs::path from = folder.path() / "bf16", to = folder.path() / "out";
   make(from, true);
   make(folder.path() / "mxfp4", false);
   auto all = raw_tensors(from);
-  // A tensor that no config asks for, with an odd size and a type of its own.
+  // A tensor that the config does not name, with an odd size and another type.
   all.push_back({"extra", "I32", {1, 3}, "twelve bytes"});
   const std::vector<RawTensor> first(all.begin(), all.begin() + 5), rest(all.begin() + 5, all.end());
   fs::remove(from / "model.safetensors");
@@ -149,7 +149,7 @@ TEST(Quantize, ReadsShardsAndCopiesWhatLiesBeside) {
   EXPECT_FALSE(fs::exists(to / "folder.json"));
 }
 
-TEST(Quantize, KeepsWhatConfigSays) {
+TEST(Quantize, KeepsTheConfig) {
   const TempFolder folder;
   make(folder.path() / "bf16", true);
   Json config    = Json::parse(text_of(folder.path() / "bf16/config.json"));
@@ -176,7 +176,7 @@ TEST(Quantize, RefusesWithOneClearSentence) {
     auto spoilt = tensors;
     for (RawTensor& t : spoilt)
       if (t.name == "model.layers.1.mlp.experts.down_proj") {
-        const int64_t place = (3 * 96 + 95) * 64 + 17;  // of [E, in, out]: expert 3, input 95, output 17
+        const int64_t place = (3 * 96 + 95) * 64 + 17;  // in [E, in, out]: expert 3, input 95, output 17
         t.bytes[static_cast<size_t>(2 * place)]     = static_cast<char>(code & 255);
         t.bytes[static_cast<size_t>(2 * place + 1)] = static_cast<char>(code >> 8);
       }
@@ -195,8 +195,8 @@ TEST(Quantize, RefusesWithOneClearSentence) {
   EXPECT_FALSE(fs::exists(to / "model.safetensors"));
 }
 
-// Widths that are no whole blocks can be BF16 but not MXFP4.
-TEST(Quantize, RefusesWidthsOfPartBlocks) {
+// Widths that are not multiples of a block can be BF16 but not MXFP4.
+TEST(Quantize, RefusesWidthsOfPartialBlocks) {
   const TempFolder folder;
   make(folder.path(), true, 1);
   Json config = Json::parse(text_of(folder.path() / "config.json"));

@@ -15,8 +15,8 @@
 #include <set>
 
 #include "core/expect.h"
+#include "core/strict_json.h"
 #include "model/safetensors_dtypes.h"
-#include "model/strict_json.h"
 
 namespace fathom::model {
 namespace {
@@ -26,7 +26,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kMaxRank     = 16;
 
-// Where a tensor lies in the data, and what its header says of it.
+// A tensor's header entry.
 struct Entry {
   const std::string* name;
   DType dtype;
@@ -34,7 +34,7 @@ struct Entry {
   uint64_t begin, end;
 };
 
-// Nothing where the shape's extents, zeros apart, overflow: a view's strides would too.
+// Empty if the product of the nonzero extents overflows, because a view's strides would too.
 std::optional<uint64_t> bits_of(const std::vector<int64_t>& shape, DType dtype) {
   uint64_t bits = static_cast<uint64_t>(traits(dtype).bits);
   bool empty    = false;
@@ -45,7 +45,7 @@ std::optional<uint64_t> bits_of(const std::vector<int64_t>& shape, DType dtype) 
   return empty ? 0 : bits;
 }
 
-// Everything that can be said of one tensor alone.
+// Checks one entry by itself.
 Result<Entry> read_entry(const std::string& name, const Json& json, uint64_t data_bytes) {
   const auto wrong = [&](std::string_view why) {
     return Error{fmt::format("tensor {}: {}", in_quotes(name), why)};
@@ -89,7 +89,7 @@ Result<Entry> read_entry(const std::string& name, const Json& json, uint64_t dat
   return entry;
 }
 
-// The tensors must fill the data: a byte of two tensors or of none is a sign of damage, or of a trick.
+// The tensors must fill the data. A byte that belongs to two tensors or to none means damage or an attack.
 Status check_cover(std::vector<Entry>& entries, uint64_t data_bytes) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -145,7 +145,7 @@ Result<TensorMap> parse(std::span<const std::byte> file) {
   return tensors;
 }
 
-// A shard is a file beside the index; any other path could reach out of the model's folder.
+// A shard must be a file beside the index, because another path could leave the model's folder.
 bool is_plain_file_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
@@ -161,11 +161,11 @@ Result<TensorMap> parse_safetensors(std::span<const std::byte> file, const std::
   return tensors;
 }
 
-// A file's bytes, read-only.
+// A read-only memory mapping of a file.
 class Safetensors::Mapping {
  public:
   static Result<std::shared_ptr<const Mapping>> of(const std::filesystem::path& file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block us
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
     if (fd == -1)
       return Error{fmt::format("{}: {}: name a file that can be read", file.string(), std::strerror(errno))};
     auto mapping = of(fd, file);
@@ -201,7 +201,7 @@ class Safetensors::Mapping {
 };
 
 Result<Safetensors> Safetensors::open(const std::filesystem::path& path) {
-  std::error_code ignored;  // what does not exist is no folder; opening it says so
+  std::error_code ignored;  // a missing path is no folder; opening it reports the error
   std::filesystem::path file = path;
   if (std::filesystem::is_directory(path, ignored)) {
     file = path / "model.safetensors.index.json";
@@ -225,7 +225,7 @@ Status Safetensors::add_file(const std::filesystem::path& file) {
   if (!tensors) return tensors.error();
   mappings_.push_back(*mapping);
   tensors_.merge(*tensors);
-  if (!tensors->empty())  // what merge left behind
+  if (!tensors->empty())  // merge() leaves duplicates behind
     return Error{fmt::format("{}: tensor {} is in another shard too: fetch the set again", file.string(),
                              in_quotes(tensors->begin()->first))};
   return Ok{};
@@ -244,7 +244,7 @@ Status Safetensors::add_set(const std::filesystem::path& index) {
   if (!json->is_object() || !json->contains("weight_map") || !(*json)["weight_map"].is_object())
     return wrong("it has no object 'weight_map'");
 
-  std::map<std::string, std::set<std::string>> shards;  // the tensors of each
+  std::map<std::string, std::set<std::string>> shards;  // tensors by shard
   for (const auto& [tensor, shard] : (*json)["weight_map"].items()) {
     if (!shard.is_string() || !is_plain_file_name(shard.get<std::string>()))
       return wrong(fmt::format("the shard of tensor {} is no plain file name", in_quotes(tensor)));

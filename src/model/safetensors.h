@@ -1,9 +1,9 @@
-// Safetensors: tensors in memory-mapped files, one or a sharded set. Nothing is copied; a page is read from
-// disk when it is first touched.
+// Reads safetensors: tensors in one memory-mapped file or a sharded set. Nothing is copied; a page is read
+// from disk when it is first touched.
 //
 // A file is 8 bytes N (little endian), N bytes of JSON {"name": {"dtype", "shape", "data_offsets": [b, e]}},
-// and data. Whatever the bytes, opening ends in tensors whose views lie inside the mapping and are aligned
-// for their type, or in an error; but who cuts a file short while it is mapped kills its readers (SIGBUS).
+// and data. For any bytes, opening either fails or yields tensors whose views are inside the mapping and
+// aligned for their type. Truncating a file while it is mapped kills its readers (SIGBUS).
 // https://github.com/huggingface/safetensors#format
 #pragma once
 
@@ -25,27 +25,27 @@ namespace fathom::model {
 
 struct Tensor {
   DType dtype = DType::uint8;
-  std::vector<int64_t> shape;  // elements; fp4_e2m1 packs two a byte, the first in the low nibble
+  std::vector<int64_t> shape;  // in elements; fp4_e2m1 packs two in a byte, the first in the low nibble
   std::span<const std::byte> bytes;
 };
 
 using TensorMap = std::map<std::string, Tensor, std::less<>>;
 
-// A file that is in memory, from an address that is a multiple of 8. The tensors point into it. Tensors must
-// fill the data from end to end without gap or overlap. `name` is for messages.
+// Parses a file in memory. Its address must be a multiple of 8. The tensors point into it and must fill the
+// data without gap or overlap. `name` is for messages.
 Result<TensorMap> parse_safetensors(std::span<const std::byte> file, const std::string& name);
 
 class Safetensors {
  public:
-  // One file; or a set by its index (*.index.json), whose shards lie in the same folder; or a folder that has
+  // Opens a file, a sharded set by its index (*.index.json, shards in the same folder), or a folder that has
   // model.safetensors.index.json or model.safetensors.
   static Result<Safetensors> open(const std::filesystem::path& path);
 
   const TensorMap& tensors() const { return tensors_; }
-  const Tensor* find(std::string_view name) const;  // null where there is none
+  const Tensor* find(std::string_view name) const;  // null if missing
   const std::string& path() const { return path_; }
 
-  // Row-major, valid as long as this object or one it was moved to.
+  // A row-major view, valid while this object, or the one it was moved to, lives.
   template <class T, int Rank>
   Result<View<const T, Rank>> view(std::string_view name) const {
     static_assert(traits(dtype_of<T>).bits == 8 * sizeof(T),

@@ -1,4 +1,4 @@
-// What safetensors files call the types that are read and written here.
+// The dtype names of safetensors files.
 #pragma once
 
 #include "core/dtype.h"

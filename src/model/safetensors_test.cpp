@@ -17,14 +17,14 @@ std::string bytes_of(const auto& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
 }
 
-// In memory, aligned as a mapping is. The map's spans die with the copy: for errors and sizes alone.
+// Parses an aligned copy. The spans are invalid afterwards, so only errors and sizes can be checked.
 Result<TensorMap> parsed(const std::string& file) {
   std::vector<uint64_t> aligned(file.size() / 8 + 1);
   std::memcpy(aligned.data(), file.data(), file.size());
   auto tensors = parse_safetensors(std::as_bytes(std::span(aligned)).first(file.size()), "f");
   if (tensors) {
     for (const auto& [name, tensor] : *tensors) {
-      volatile std::byte sink{};  // under ASan: every byte lies inside
+      volatile std::byte sink{};  // with ASan: every byte is inside
       for (const std::byte b : tensor.bytes) sink = b;
       (void)sink;
     }
@@ -124,7 +124,7 @@ TEST(Safetensors, RefusesBadFiles) {
                                         eight)),
                  "'a' twice");
 
-  // A hostile name does not reach the terminal.
+  // Control characters of a hostile name do not reach the terminal.
   EXPECT_REFUSED(with({{"\x1b[2J" + std::string(1000, 'n'), 1}}), "'?[2Jnnn");
 }
 
@@ -190,8 +190,8 @@ TEST_F(ShardedSet, RefusesBadPlaces) {
   EXPECT_REFUSED(at("empty.json"), "no valid JSON");
 }
 
-// Any bytes end in tensors inside the file or in an error. Half of the mutants keep the right header length,
-// so that most get past it.
+// Any bytes yield tensors inside the file or an error. Half of the mutants keep the correct header length, so
+// that most get past that check.
 TEST(Safetensors, SurvivesMutations) {
   std::mt19937_64 random(7);
   const std::string good = safetensors_file({{"first", "F32", {2, 2}, std::string(16, 'f')},
@@ -221,7 +221,7 @@ TEST(Safetensors, SurvivesMutations) {
       }
     accepted += parsed(mutant).has_value();
   }
-  EXPECT_GT(accepted, 0);  // a changed value or name is still a file
+  EXPECT_GT(accepted, 0);  // a changed value or name is still valid
   EXPECT_LT(accepted, 3000);
 }
 

@@ -7,14 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/atomic_file.h"
 #include "core/expect.h"
-#include "model/new_file.h"
 #include "model/safetensors_dtypes.h"
 
 namespace fathom::model {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;  // of one thread: many to a file, few calls to the disk
+constexpr int64_t kPieceBytes = int64_t{4}
+                                << 20;  // per thread: many pieces in a file, few writes to the disk
 
 const char* format_name(DType dtype) {
   for (const SafetensorsDType& known : kSafetensorsDTypes)
@@ -29,10 +30,10 @@ int64_t bytes_of(const NewTensor& tensor) {
   return bits / 8;
 }
 
-// Where in the file the rows of a source go.
+// The place of a source's rows in the file.
 struct Placed {
   const TensorSource* source;
-  std::vector<int64_t> row_bytes, offsets;  // one a tensor; offsets from the file's begin
+  std::vector<int64_t> row_bytes, offsets;  // by tensor; offsets from the start of the file
 };
 
 struct Piece {
@@ -41,7 +42,7 @@ struct Piece {
 };
 
 struct Plan {
-  std::string head;  // the header and its length
+  std::string head;  // header length and header
   std::vector<Placed> placed;
   int64_t file_bytes = 0;
 };
@@ -63,7 +64,8 @@ Plan plan_file(std::span<const TensorSource> sources) {
       FATHOM_EXPECT(source.rows > 0 ? bytes % source.rows == 0 : bytes == 0,
                     fmt::format("{} is no {} equal rows", source.tensors[i].name, source.rows));
       placed.row_bytes[i] = source.rows > 0 ? bytes / source.rows : 0;
-      slots.push_back({&source.tensors[i], bytes, &placed.offsets[i]});  // a moved vector keeps its elements
+      slots.push_back(
+          {&source.tensors[i], bytes, &placed.offsets[i]});  // the pointers survive moving the vectors
     }
     plan.placed.push_back(std::move(placed));
   }
@@ -96,14 +98,14 @@ std::vector<Piece> cut(const Plan& plan) {
   for (const Placed& placed : plan.placed) {
     const int64_t row_bytes = std::accumulate(placed.row_bytes.begin(), placed.row_bytes.end(), int64_t{0});
     if (row_bytes == 0) continue;
-    const int64_t most = std::max<int64_t>(kPieceBytes / row_bytes, 1);
-    for (int64_t first = 0; first < placed.source->rows; first += most)
-      pieces.push_back({&placed, first, std::min(most, placed.source->rows - first)});
+    const int64_t max_rows = std::max<int64_t>(kPieceBytes / row_bytes, 1);
+    for (int64_t first = 0; first < placed.source->rows; first += max_rows)
+      pieces.push_back({&placed, first, std::min(max_rows, placed.source->rows - first)});
   }
   return pieces;
 }
 
-// Returns the bytes made. `buffer` is the calling thread's own.
+// Returns the number of bytes written. `buffer` belongs to the calling thread.
 int64_t write_piece(const NewFile& file, const Piece& piece, std::vector<std::byte>& buffer) {
   const Placed& placed = *piece.placed;
   int64_t bytes        = 0;
@@ -115,7 +117,7 @@ int64_t write_piece(const NewFile& file, const Piece& piece, std::vector<std::by
   bytes = 0;
   for (const int64_t row_bytes : placed.row_bytes) {
     const auto size = static_cast<size_t>(piece.rows * row_bytes);
-    // On a cache line of its own, so that a tensor is aligned here as in the file.
+    // Starts on a cache line, so that the tensor is aligned here as in the file.
     rest = rest.subspan(-reinterpret_cast<uintptr_t>(rest.data()) % 64);
     out.push_back(rest.first(size));
     rest = rest.subspan(size);
@@ -147,7 +149,7 @@ Result<int64_t> write_safetensors(const std::filesystem::path& path, std::span<c
         if (worker == 0 && progress) progress(done, plan.file_bytes);
       }
     } catch (...) {
-      next = pieces.size();  // nobody begins another
+      next = pieces.size();  // stops the other threads
       throw;
     }
   });

@@ -1,5 +1,5 @@
-// Writes a safetensors file whose tensors are made as they are written, piece by piece on all threads, so
-// that a model need not fit in memory. The format, and reading: model/safetensors.h.
+// Writes a safetensors file whose tensors are computed while they are written, piece by piece on all threads,
+// so that a model need not fit in memory. Reading, and the format: model/safetensors.h.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +22,21 @@ struct NewTensor {
   std::vector<int64_t> shape;
 };
 
-// One tensor, or several that come from one computation, as an MXFP4 matrix's values and scales do. Each is
-// `rows` equal runs of bytes; `fill` makes rows first .. first + n of each of them, out[i] for tensors[i]. It
-// is called on several threads at once, in no order, once for every row.
+// One tensor, or several computed together, such as the values and scales of an MXFP4 matrix. Each has `rows`
+// rows of equal bytes. `fill` computes rows first .. first + n of tensors[i] into out[i]. It is called
+// concurrently, in any order, once for every row.
 struct TensorSource {
   std::vector<NewTensor> tensors;
   int64_t rows = 0;
   std::function<void(int64_t first, int64_t n, std::span<const std::span<std::byte>> out)> fill;
 };
 
-using WriteProgress = std::function<void(int64_t done, int64_t total)>;  // bytes; on the calling thread
+using WriteProgress =
+    std::function<void(int64_t done, int64_t total)>;  // in bytes; called on the calling thread
 
-// The file appears whole or not at all (model/new_file.h); what `fill` throws comes through. Memory: a few
-// MiB a thread, or a row where that is more. Tensors lie in the order given, wider types first, so that each
-// is aligned. Returns the size of the file in bytes.
+// Writes the file atomically (core/atomic_file.h). Exceptions of `fill` propagate. Takes a few MiB of memory
+// for each thread, or a row where that is more. Tensors are stored in the given order, wider types first, so
+// that each is aligned. Returns the size of the file in bytes.
 Result<int64_t> write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
                                   ThreadPool& pool, const WriteProgress& progress = {});
 

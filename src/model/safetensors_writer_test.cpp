@@ -9,8 +9,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "core/atomic_file.h"
 #include "core/expect.h"
-#include "model/new_file.h"
 #include "model/safetensors.h"
 #include "model/tiny_checkpoint.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
+std::string contents_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -30,12 +30,12 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Byte i of a tensor, another in every tensor.
+// Byte i of a tensor; differs between tensors.
 std::byte byte_at(size_t tensor, int64_t i) {
   return static_cast<std::byte>((static_cast<int64_t>(tensor) * 37 + i * 7 + i / 251) % 251);
 }
 
-// What fill makes of `tensors`: every byte tells of its tensor and place.
+// A source whose bytes encode their tensor and place.
 TensorSource source_of(std::vector<NewTensor> tensors, int64_t rows, size_t number) {
   std::vector<int64_t> row_bytes;
   for (const NewTensor& t : tensors) {
@@ -66,7 +66,7 @@ void expect_made(const Safetensors& read, const NewTensor& expected, size_t numb
 }
 
 TEST(SafetensorsWriter, EveryTypeAndOddSizesReadBack) {
-  // An odd number of bytes first, so that what follows would be misaligned in the order given.
+  // An odd number of bytes first, so that the next tensors would be misaligned in the given order.
   const std::vector<NewTensor> tensors{
       {"u8", DType::uint8, {3}},       {"bf16", DType::bf16, {7, 5}},    {"fp64", DType::fp64, {1}},
       {"i8", DType::int8, {13}},       {"fp32", DType::fp32, {2, 3, 1}}, {"fp16", DType::fp16, {31}},
@@ -92,7 +92,7 @@ TEST(SafetensorsWriter, EveryTypeAndOddSizesReadBack) {
     EXPECT_EQ(read->tensors().size(), tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) expect_made(*read, tensors[i], i);
   }
-  EXPECT_EQ(text_of(folder.path() / "new folder/1"), text_of(folder.path() / "new folder/3"));
+  EXPECT_EQ(contents_of(folder.path() / "new folder/1"), contents_of(folder.path() / "new folder/3"));
   EXPECT_EQ(names_in(folder.path() / "new folder"), (std::set<std::string>{"1", "3"}));
 }
 
@@ -105,8 +105,8 @@ TEST(SafetensorsWriter, FileWithoutTensorsReadsBack) {
   EXPECT_TRUE(read->tensors().empty());
 }
 
-// Tensors of one source advance together; larger than a piece, so that several threads make parts of each.
-TEST(SafetensorsWriter, TensorsMadeTogetherAreCutAtRows) {
+// Tensors of one source advance together. They are larger than a piece, so that several threads fill each.
+TEST(SafetensorsWriter, TensorsOfOneSourceAreSplitAtRows) {
   constexpr int64_t kRows = 100'003;
   const std::vector<NewTensor> pair{{"values", DType::uint8, {kRows, 16 * 5}},
                                     {"scales", DType::uint8, {kRows, 5}}};
@@ -132,7 +132,7 @@ TEST(SafetensorsWriter, TensorsMadeTogetherAreCutAtRows) {
   }
 }
 
-TEST(SafetensorsWriter, AFailureLeavesWhatWasThere) {
+TEST(SafetensorsWriter, AFailureKeepsTheOldFile) {
   const TempFolder folder;
   write_file(folder.path() / "f", "precious");
   ThreadPool pool(2);
@@ -142,7 +142,7 @@ TEST(SafetensorsWriter, AFailureLeavesWhatWasThere) {
                               if (first > 0) throw std::domain_error("no such weights");
                             }};
   EXPECT_THROW((void)write_safetensors(folder.path() / "f", {&source, 1}, pool), std::domain_error);
-  EXPECT_EQ(text_of(folder.path() / "f"), "precious");
+  EXPECT_EQ(contents_of(folder.path() / "f"), "precious");
   EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"f"});
 }
 
@@ -160,7 +160,7 @@ TEST(SafetensorsWriter, SourcesThatDoNotFitTheirShapesAreRefused) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
-TEST(NewFile, WhereNoneCanBeCreatedIsAnError) {
+TEST(NewFile, FailsWhereNoFileCanBeCreated) {
   const TempFolder folder;
   write_file(folder.path() / "file", "");
   for (const fs::path& path : {folder.path() / "file" / "f", fs::path("/proc/f")}) {
@@ -170,7 +170,7 @@ TEST(NewFile, WhereNoneCanBeCreatedIsAnError) {
   }
 }
 
-TEST(NewFile, UnpublishedGoesAwayAndPublishedReplaces) {
+TEST(NewFile, UnpublishedIsRemovedAndPublishedReplaces) {
   const TempFolder folder;
   write_file(folder.path() / "f", "old and longer");
   {
@@ -180,9 +180,9 @@ TEST(NewFile, UnpublishedGoesAwayAndPublishedReplaces) {
     EXPECT_EQ(names_in(folder.path()).size(), 2u);
   }
   EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"f"});
-  EXPECT_EQ(text_of(folder.path() / "f"), "old and longer");
+  EXPECT_EQ(contents_of(folder.path() / "f"), "old and longer");
   ASSERT_TRUE(write_text_file(folder.path() / "f", "new"));
-  EXPECT_EQ(text_of(folder.path() / "f"), "new");
+  EXPECT_EQ(contents_of(folder.path() / "f"), "new");
   EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"f"});
 }
 

@@ -7,12 +7,12 @@
 namespace fathom::model {
 namespace {
 
-constexpr int kDigits     = 4;  // of the numbers that are compared
-constexpr int kListDigits = 3;  // of the numbers in lists
+constexpr int kDigits     = 4;  // of numbers to compare
+constexpr int kListDigits = 3;  // of numbers in lists
 
 std::string text(int number) { return std::to_string(number); }
 
-// With zeros in front: what belongs together stands at equal distances, which is what attention finds.
+// Pads with leading zeros, so that digits of the same place are at equal distances, which suits attention.
 std::string padded(int number, int digits) {
   std::string zeros = text(number);
   zeros.insert(0, std::max<int>(0, digits - static_cast<int>(zeros.size())), '0');
@@ -25,13 +25,14 @@ int power_of_ten(int digits) {
   return power;
 }
 
-// Long ones more often than short ones.
+// Draws long numbers more often than short ones.
 int number(Draw& draw, int max_digits) {
   const int digits = std::max(draw.between(1, max_digits), draw.between(1, max_digits));
   return draw.between(digits == 1 ? 0 : power_of_ten(digits - 1), power_of_ten(digits) - 1);
 }
 
-// Half of the time one that differs from `a` in its lower digits alone, so that comparing takes all of them.
+// Half of the time draws a number that differs from `a` in the lower digits only, so that comparing needs all
+// digits.
 int number_near(Draw& draw, int a, int max_digits) {
   if (draw.chance(50)) return number(draw, max_digits);
   const int lower = power_of_ten(draw.between(1, max_digits - 1));
@@ -56,7 +57,7 @@ std::string columns(const std::vector<int>& numbers, int digits) {
   return joined(numbers, " ", [digits](int number) { return padded(number, digits); });
 }
 
-void sum(const Kind& kind, Draw& draw, Draft& draft) {
+void sum(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const int a = number(draw, kind.max), b = number(draw, kind.max);
   draft.slots[kA] = text(a);
   draft.slots[kB] = text(b);
@@ -75,8 +76,9 @@ std::string compared(int a, int b, int digits) {
   return padded(a, digits) + relation(a, b) + padded(b, digits);
 }
 
-// The smaller from the larger; where a column borrows, its ten stands in front of the digit.
-void difference(const Kind& kind, Draw& draw, Draft& draft) {
+// The thought subtracts the smaller from the larger, column by column. Where a column borrows, a 1 for the
+// ten precedes its digit.
+void difference(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   int a = number(draw, kind.max), b = number(draw, kind.max);
   if (a < b && draw.chance(75)) std::swap(a, b);
   draft.slots[kA] = text(a);
@@ -93,7 +95,7 @@ void difference(const Kind& kind, Draw& draw, Draft& draft) {
   }
 }
 
-void pick_number(const Kind& kind, Draw& draw, Draft& draft) {
+void pick_number(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const int count = draw.between(kind.min, kind.max);
   std::vector<int> numbers{number(draw, kDigits)};
   while (static_cast<int>(numbers.size()) < count) {
@@ -110,7 +112,7 @@ void pick_number(const Kind& kind, Draw& draw, Draft& draft) {
                                               : columns(numbers, kDigits) + ": " + padded(picked, kDigits);
 }
 
-std::pair<int, int> two_numbers(Draw& draw, Draft& draft, int percent_equal) {
+std::pair<int, int> two_numbers(Draw& draw, CaseDraft& draft, int percent_equal) {
   const int a     = number(draw, kDigits);
   const int b     = draw.chance(percent_equal) ? a : number_near(draw, a, kDigits);
   draft.slots[kA] = text(a);
@@ -119,18 +121,18 @@ std::pair<int, int> two_numbers(Draw& draw, Draft& draft, int percent_equal) {
   return {a, b};
 }
 
-void yes_no(const Kind& kind, Draw& draw, Draft& draft) {
+void yes_no(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const auto [a, b] = two_numbers(draw, draft, kind.way == Way::equal ? 45 : 5);
   const bool holds  = kind.way == Way::equal ? a == b : kind.way == Way::larger ? a > b : a < b;
   draft.answer      = holds ? "yes" : "no";
 }
 
-void sign(const Kind&, Draw& draw, Draft& draft) {
+void sign(const TaskKind&, Draw& draw, CaseDraft& draft) {
   const auto [a, b] = two_numbers(draw, draft, 15);
   draft.answer      = relation(a, b);
 }
 
-std::vector<int> different_numbers(const Kind& kind, Draw& draw) {
+std::vector<int> different_numbers(const TaskKind& kind, Draw& draw) {
   const int count  = draw.between(kind.min, kind.max);
   const int digits = draw.between(kListDigits - 1, kListDigits);
   std::vector<int> numbers;
@@ -141,7 +143,7 @@ std::vector<int> different_numbers(const Kind& kind, Draw& draw) {
   return numbers;
 }
 
-void sort_numbers(const Kind& kind, Draw& draw, Draft& draft) {
+void sort_numbers(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   std::vector<int> numbers = different_numbers(kind, draw);
   draft.slots[kList]       = listed(numbers);
   draft.thought            = columns(numbers, kListDigits) + ": ";
@@ -151,7 +153,7 @@ void sort_numbers(const Kind& kind, Draw& draw, Draft& draft) {
   draft.answer = listed(numbers);
 }
 
-std::vector<std::string> different_words(const Kind& kind, Draw& draw, int count) {
+std::vector<std::string> different_words(const TaskKind& kind, Draw& draw, int count) {
   const std::vector<std::string>& list = kind.list(kind.source);
   const Picks picks                    = different(draw, static_cast<int>(list.size()), count);
   std::vector<std::string> words;
@@ -159,22 +161,22 @@ std::vector<std::string> different_words(const Kind& kind, Draw& draw, int count
   return words;
 }
 
-void sort_words(const Kind& kind, Draw& draw, Draft& draft) {
+void sort_words(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   std::vector<std::string> words = different_words(kind, draw, draw.between(kind.min, kind.max));
   draft.slots[kList]             = listed(words);
   std::ranges::sort(words);
   draft.answer = listed(words);
 }
 
-void reverse_words(const Kind& kind, Draw& draw, Draft& draft) {
+void reverse_words(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   std::vector<std::string> words = different_words(kind, draw, draw.between(kind.min, kind.max));
   draft.slots[kList]             = listed(words);
   std::ranges::reverse(words);
   draft.answer = listed(words);
 }
 
-// Numbered forwards, then backwards.
-void reverse_numbers(const Kind& kind, Draw& draw, Draft& draft) {
+// The thought numbers the list forwards, then backwards.
+void reverse_numbers(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   std::vector<int> numbers = different_numbers(kind, draw);
   const int count          = static_cast<int>(numbers.size());
   draft.slots[kList]       = listed(numbers);
@@ -186,11 +188,11 @@ void reverse_numbers(const Kind& kind, Draw& draw, Draft& draft) {
   draft.answer = listed(numbers);
 }
 
-std::string known_or_made_up_word(const Kind& kind, Draw& draw) {
+std::string known_or_made_up_word(const TaskKind& kind, Draw& draw) {
   return draw.chance(50) ? draw.one_of(kind.list(kind.source)) : made_up_word(draw, kind.min, kind.max);
 }
 
-void reverse_letters(const Kind& kind, Draw& draw, Draft& draft) {
+void reverse_letters(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const std::string word = known_or_made_up_word(kind, draw);
   const int letters      = static_cast<int>(word.size());
   draft.slots[kWord]     = word;
@@ -200,9 +202,9 @@ void reverse_letters(const Kind& kind, Draw& draw, Draft& draft) {
   draft.answer.assign(word.rbegin(), word.rend());
 }
 
-// "1b0 2a1 3n1": each letter with its place, and how many so far are counted.
+// The thought is like "1b0 2a1 3n1": each letter between its position and the count so far.
 template <class Counted>
-void count_in_word(const std::string& word, Draft& draft, Counted counted) {
+void count_in_word(const std::string& word, CaseDraft& draft, Counted counted) {
   draft.slots[kWord] = word;
   int count = 0, place = 0;
   for (const char letter : word) {
@@ -213,7 +215,7 @@ void count_in_word(const std::string& word, Draft& draft, Counted counted) {
   draft.answer = text(count);
 }
 
-void count_letter(const Kind& kind, Draw& draw, Draft& draft) {
+void count_letter(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const std::string word = known_or_made_up_word(kind, draw);
   const char letter      = draw.chance(75) ? word[draw.below(static_cast<int>(word.size()))]
                                            : static_cast<char>('a' + draw.below(26));
@@ -221,7 +223,7 @@ void count_letter(const Kind& kind, Draw& draw, Draft& draft) {
   count_in_word(word, draft, [letter](char other) { return other == letter; });
 }
 
-void count_letters(const Kind& kind, Draw& draw, Draft& draft) {
+void count_letters(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const std::string word = known_or_made_up_word(kind, draw);
   draft.slots[kWord]     = word;
   draft.answer           = text(static_cast<int>(word.size()));
@@ -229,17 +231,17 @@ void count_letters(const Kind& kind, Draw& draw, Draft& draft) {
     draft.thought += (i ? " " : "") + text(static_cast<int>(i) + 1) + word[i];
 }
 
-void count_vowels(const Kind& kind, Draw& draw, Draft& draft) {
+void count_vowels(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   count_in_word(known_or_made_up_word(kind, draw), draft,
                 [](char letter) { return std::string_view("aeiou").find(letter) != std::string_view::npos; });
 }
 
-void count_item(const Kind& kind, Draw& draw, Draft& draft) {
-  const std::vector<std::string> words = different_words(kind, draw, 4);  // the first is counted
+void count_item(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
+  const std::vector<std::string> words = different_words(kind, draw, 4);  // words[0] is counted
   const int items                      = draw.between(kind.min, kind.max);
   std::vector<std::string> list;
   int count = 0;
-  // A space before each word, as in the list: with and without are different tokens.
+  // A space before each word, as in the list, because words with and without a space are different tokens.
   draft.thought = " " + words[0] + ":";
   for (int i = 0; i < items; ++i) {
     list.push_back(words[draw.chance(40) ? 0 : draw.between(1, 3)]);
@@ -251,7 +253,7 @@ void count_item(const Kind& kind, Draw& draw, Draft& draft) {
   draft.answer       = text(count);
 }
 
-void count_words(const Kind& kind, Draw& draw, Draft& draft) {
+void count_words(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const std::vector<std::string> words = different_words(kind, draw, draw.between(kind.min, kind.max));
   for (size_t i = 0; i < words.size(); ++i)
     draft.thought += (i ? ", " : "") + text(static_cast<int>(i) + 1) + " " + words[i];
@@ -259,8 +261,8 @@ void count_words(const Kind& kind, Draw& draw, Draft& draft) {
   draft.answer       = text(static_cast<int>(words.size()));
 }
 
-// Steps through a list that begins again at its end: days of the week, months.
-void cycle(const Kind& kind, Draw& draw, Draft& draft) {
+// Steps through a cyclic list: days of the week, months.
+void cycle(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const std::vector<std::string>& list = kind.list(kind.source);
   const int size = static_cast<int>(list.size()), step = kind.way == Way::after ? 1 : size - 1;
   const int n = draw.between(kind.min, kind.max), rest = n % size;
@@ -276,24 +278,24 @@ void cycle(const Kind& kind, Draw& draw, Draft& draft) {
 }
 
 constexpr int kFebruary = 1;
-// By month from January; of February the days that every year has.
+// Days by month from January; February without the leap day.
 constexpr std::array<int, 12> kDays = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 
-std::string date(const Kind& kind, int day, int month) {
+std::string date(const TaskKind& kind, int day, int month) {
   return text(day) + " " + kind.list(kind.source)[month];
 }
 
-void month_length(const Kind& kind, Draw& draw, Draft& draft) {
-  int month = draw.below(11);  // all but February
+void month_length(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
+  int month = draw.below(11);  // never February
   if (month >= kFebruary) ++month;
   draft.slots[kind.source] = kind.list(kind.source)[month];
   draft.answer             = text(kDays[month]);
 }
 
-// No further than into the next month or the one before, and never over the end of February.
-void date_shift(const Kind& kind, Draw& draw, Draft& draft) {
+// At most into the next or the previous month, and never across the end of February.
+void date_shift(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const bool after = kind.way == Way::after;
-  int month = 0, day = 0, n = 0, there = 0, shorter = 0;  // the month whose end is passed
+  int month = 0, day = 0, n = 0, there = 0, shorter = 0;  // `shorter`: the month whose end is crossed
   do {
     month   = draw.below(12);
     day     = draw.between(1, kDays[month]);
@@ -317,7 +319,7 @@ void date_shift(const Kind& kind, Draw& draw, Draft& draft) {
   }
 }
 
-void days_between(const Kind& kind, Draw& draw, Draft& draft) {
+void days_between(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const int month = draw.below(12);
   int first       = draw.between(1, kDays[month]);
   if (month != kFebruary && draw.chance(50)) {
@@ -344,7 +346,7 @@ bool Phrase::uses(int slot) const {
   return std::ranges::any_of(parts, [slot](const Part& part) { return part.slot == slot; });
 }
 
-int Kind::slot(std::string_view list) const {
+int TaskKind::slot(std::string_view list) const {
   return kWordSlots + static_cast<int>(std::ranges::find(*words, list, &WordList::name) - words->begin());
 }
 
@@ -381,24 +383,24 @@ const RuleTraits* find_rule(std::string_view name) {
   static const std::vector<RuleTraits> rules = {
       {"sum", sum, {}, 1, 4, 0, {}, false},
       {"difference", difference, {}, 1, 4, 0, {}, false},
-      {"pick_number", pick_number, {Way::largest, Way::smallest}, 2, kMostItems, 0, {}, false},
+      {"pick_number", pick_number, {Way::largest, Way::smallest}, 2, kMaxItems, 0, {}, false},
       {"yes_no", yes_no, {Way::larger, Way::smaller, Way::equal}, 0, 0, 0, {}, false},
       {"sign", sign, {}, 0, 0, 0, {}, false},
-      {"sort_numbers", sort_numbers, {Way::ascending, Way::descending}, 2, kMostItems, 0, {}, false},
-      {"sort_words", sort_words, {}, 2, kMostItems, kMostItems, {}, false},
-      {"reverse_words", reverse_words, {}, 2, kMostItems, kMostItems, {}, false},
-      {"reverse_numbers", reverse_numbers, {}, 2, kMostItems, 0, {}, false},
-      {"reverse_letters", reverse_letters, {}, 1, kMostItems, 1, {}, false},
-      {"count_letter", count_letter, {}, 1, kMostItems, 1, {}, false},
-      {"count_letters", count_letters, {}, 1, kMostItems, 1, {}, false},
-      {"count_vowels", count_vowels, {}, 1, kMostItems, 1, {}, false},
-      {"count_item", count_item, {}, 1, kMostItems, 4, {}, false},
-      {"count_words", count_words, {}, 1, kMostItems, kMostItems, {}, false},
+      {"sort_numbers", sort_numbers, {Way::ascending, Way::descending}, 2, kMaxItems, 0, {}, false},
+      {"sort_words", sort_words, {}, 2, kMaxItems, kMaxItems, {}, false},
+      {"reverse_words", reverse_words, {}, 2, kMaxItems, kMaxItems, {}, false},
+      {"reverse_numbers", reverse_numbers, {}, 2, kMaxItems, 0, {}, false},
+      {"reverse_letters", reverse_letters, {}, 1, kMaxItems, 1, {}, false},
+      {"count_letter", count_letter, {}, 1, kMaxItems, 1, {}, false},
+      {"count_letters", count_letters, {}, 1, kMaxItems, 1, {}, false},
+      {"count_vowels", count_vowels, {}, 1, kMaxItems, 1, {}, false},
+      {"count_item", count_item, {}, 1, kMaxItems, 4, {}, false},
+      {"count_words", count_words, {}, 1, kMaxItems, kMaxItems, {}, false},
       {"cycle", cycle, {Way::after, Way::before}, 1, 99, 2, {}, false},
       {"month_length", month_length, {}, 0, 0, 12, {}, false},
       {"date_shift", date_shift, {Way::after, Way::before}, 1, 28, 12, {}, false},
       {"days_between", days_between, {}, 0, 0, 12, {}, false},
-      {"facts", facts, {}, 1, kMostItems, 0, {}, true},
+      {"facts", facts, {}, 1, kMaxItems, 0, {}, true},
       {"moves", moves, {Way::now, Way::before}, 0, 0, 0, {"name", "place"}, true},
       {"carried", carried, {}, 0, 0, 0, {"name", "place", "thing"}, true},
       {"fixed", fixed, {}, 0, 0, 0, {}, false}};

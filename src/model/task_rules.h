@@ -1,5 +1,5 @@
-// The rules by which models/tiny/tasks.toml makes cases: each draws what a phrasing's slots hold and solves
-// it.
+// The rules named in models/tiny/tasks.toml. A rule draws the values of a prompt's slots and computes the
+// answer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fathom::model {
 
-// Random numbers that follow from a seed, a task and an index alone.
+// Random numbers that depend on a seed, a task and an index only.
 class Draw {
  public:
   Draw(uint64_t seed, uint32_t task, uint64_t index)
@@ -38,19 +38,19 @@ class Draw {
   int left_ = 0;
 };
 
-// What a phrasing may name in braces. The first are a rule's; those from kWordSlots on are the grammar's
-// lists of words, in its order.
+// The names that a phrasing may have in braces. Rules fill the first ones; from kWordSlots on they are the
+// grammar's word lists, in its order.
 enum Slot { kA, kB, kList, kWord, kLetter, kN, kDate, kOther, kStory, kWordSlots };
 inline constexpr const char* kSlotNames[kWordSlots] = {"a", "b",    "list",  "word", "letter",
                                                        "n", "date", "other", "story"};
 
 using Slots = std::vector<std::string>;
 
-// "Add {a} and {b}.", read.
+// A parsed phrasing such as "Add {a} and {b}."
 struct Phrase {
   struct Part {
     std::string text;
-    int slot = -1;  // that follows the text; -1 for none
+    int slot = -1;  // the slot after the text; -1: none
   };
   std::vector<Part> parts;
 
@@ -65,54 +65,55 @@ struct WordList {
   std::vector<std::string> words;
 };
 
-struct Draft {  // of a case
+// A case while a rule fills it in.
+struct CaseDraft {
   Slots slots;
   std::string thought, answer;
 };
 
-struct Kind;
-using Rule = void (*)(const Kind&, Draw&, Draft&);
+struct TaskKind;
+using Rule = void (*)(const TaskKind&, Draw&, CaseDraft&);
 
-// A kind of a task, as the grammar has it.
-struct Kind {
+// One [[task.kind]] of the grammar.
+struct TaskKind {
   Rule rule = nullptr;
   int share = 1;
   Way way   = Way::none;
-  int min = 0, max = 0;  // digits, items, letters, days or facts, as the rule says
-  int source = -1;       // slot of the list that the rule takes words from
+  int min = 0, max = 0;  // number of digits, items, letters, days or facts, by rule
+  int source = -1;       // slot of the word list that the rule draws from
   std::vector<Phrase> phrasings, sentences, takes;
   Phrase answer;
   std::shared_ptr<const std::vector<WordList>> words;
 
   const std::vector<std::string>& list(int slot) const { return (*words)[slot - kWordSlots].words; }
-  int slot(std::string_view list) const;  // of a list that there is
+  int slot(std::string_view list) const;  // precondition: the list exists
 };
 
-// What a rule needs of its kind, for the grammar's reader to check.
+// Requirements of a rule on its kind, checked when the grammar is read.
 struct RuleTraits {
   const char* name;
   Rule rule;
-  std::vector<Way> ways;           // that it knows; empty where it has no use for one
-  int least, most;                 // bounds of the kind's min and max; 0, 0 where it has no use for them
-  int source_words;                // that its list must have; 0 where it takes none
-  std::vector<const char*> lists;  // that it takes words from by name; each has kMostItems or more
-  bool tells;                      // a story: it needs sentences and an answer
+  std::vector<Way> ways;           // allowed ways; empty: the kind has none
+  int min, max;                    // bounds of the kind's min and max; 0, 0: the kind has neither
+  int source_words;                // size of its word list, at least; 0: it has no list
+  std::vector<const char*> lists;  // lists that it uses by name, of kMaxItems words or more
+  bool tells;                      // a story: needs sentences and an answer
 };
-const RuleTraits* find_rule(std::string_view name);  // null where there is none
+const RuleTraits* find_rule(std::string_view name);  // null if unknown
 
-// Of stories, in task_stories.cpp. They read the kind's sentences, and its answer as a phrasing.
-void facts(const Kind& kind, Draw& draw, Draft& draft);
-void moves(const Kind& kind, Draw& draw, Draft& draft);
-void carried(const Kind& kind, Draw& draw, Draft& draft);
-void fixed(const Kind& kind, Draw& draw, Draft& draft);
+// Rules of stories, in task_stories.cpp. They use the kind's sentences, and its answer as a phrasing.
+void facts(const TaskKind& kind, Draw& draw, CaseDraft& draft);
+void moves(const TaskKind& kind, Draw& draw, CaseDraft& draft);
+void carried(const TaskKind& kind, Draw& draw, CaseDraft& draft);
+void fixed(const TaskKind& kind, Draw& draw, CaseDraft& draft);
 
-// Letters like those of a word, mostly vowels and consonants in turns.
+// A random pronounceable word: mostly, vowels and consonants alternate.
 std::string made_up_word(Draw& draw, int min_letters, int max_letters);
 
-// `count` different numbers below `n`, in any order; count <= kMostItems and count <= n.
-inline constexpr int kMostItems = 9;
+// Draws `count` different numbers below `n`, in random order. Precondition: count <= kMaxItems, count <= n.
+inline constexpr int kMaxItems = 9;
 struct Picks {
-  int of[kMostItems];
+  int of[kMaxItems];
   int count;
 };
 Picks different(Draw& draw, int n, int count);

@@ -1,4 +1,4 @@
-// Small stories, and questions whose answers are in them.
+// Rules that tell a short story and ask a question about it.
 #include <algorithm>
 #include <vector>
 
@@ -7,28 +7,28 @@
 namespace fathom::model {
 namespace {
 
-constexpr int kLowestCount = 2, kHighestCount = 20;  // of things that somebody has
+constexpr int kLowestCount = 2, kHighestCount = 20;  // of things that a person has
 
-// A sentence of the story, of what some slots hold; and that alone, whatever the sentence says around it, to
-// the thought: from such a list the answer can be looked up. Every word there has a space before it, as in
-// the middle of a sentence, because with and without are different tokens.
-void tell(const std::vector<Phrase>& sentences, const std::vector<int>& slots, Draw& draw, Draft& draft) {
+// Appends a sentence about some slots to the story, and only the slots' values to the thought, from which the
+// answer can be looked up. Each word of the thought has a space before it, as within a sentence, because
+// words with and without a space are different tokens.
+void tell(const std::vector<Phrase>& sentences, const std::vector<int>& slots, Draw& draw, CaseDraft& draft) {
   std::string& story = draft.slots[kStory];
   if (!story.empty()) story += ' ', draft.thought += ',';
   draw.one_of(sentences).append(draft.slots, story);
   for (const int slot : slots) draft.thought += " " + draft.slots[slot];
 }
 
-// Where somebody went, one place after the other.
-void follow(const Kind& kind, const std::vector<int>& path, Draft& draft) {
+// Appends the places of a path to the thought.
+void follow(const TaskKind& kind, const std::vector<int>& path, CaseDraft& draft) {
   for (const int place : path)
     draft.thought += " " + kind.list(kind.slot("place"))[static_cast<size_t>(place)];
 }
 
 }  // namespace
 
-// Facts side by side that share nothing. The slots of the one that is asked for stay filled.
-void facts(const Kind& kind, Draw& draw, Draft& draft) {
+// Independent facts. The slots of the fact in question stay filled.
+void facts(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   struct Column {
     int slot;
     Picks picks;
@@ -57,15 +57,15 @@ void facts(const Kind& kind, Draw& draw, Draft& draft) {
   kind.answer.append(draft.slots, draft.answer);
 }
 
-// Two or three people go from place to place, to none twice. Asked is where one of them is, or was before.
-void moves(const Kind& kind, Draw& draw, Draft& draft) {
+// Two or three people move between places, to none twice. The question is where one of them is or was before.
+void moves(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   constexpr int kMostMoves = 6;
   const int name = kind.slot("name"), place = kind.slot("place");
   const int needed = kind.way == Way::before ? 2 : 1, people = draw.between(2, 3);
   const int moves   = draw.between(needed + 1, kMostMoves);
   const Picks who   = different(draw, static_cast<int>(kind.list(name).size()), people);
   const Picks where = different(draw, static_cast<int>(kind.list(place).size()), moves);
-  const Picks sure  = different(draw, moves, needed);  // moves of the first, who is asked for
+  const Picks sure = different(draw, moves, needed);  // moves of the first person, whom the question is about
   std::vector<int> of_first;
   for (int move = 0; move < moves; ++move) {
     const bool first = std::find(sure.of, sure.of + needed, move) != sure.of + needed;
@@ -86,9 +86,9 @@ void moves(const Kind& kind, Draw& draw, Draft& draft) {
   draft.slots[place] = kind.list(place)[of_first[asked]];
 }
 
-// Each of two or three people takes a thing and then goes to a place, or to one more; the stories of the
-// people are shuffled into one.
-void carried(const Kind& kind, Draw& draw, Draft& draft) {
+// Each of two or three people takes a thing and then goes to one or two places. Their stories are
+// interleaved.
+void carried(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   constexpr int kMostPeople = 3, kMostMoves = 2;
   const int name = kind.slot("name"), place = kind.slot("place"), thing = kind.slot("thing");
   const int people  = draw.between(2, kMostPeople);
@@ -123,11 +123,11 @@ void carried(const Kind& kind, Draw& draw, Draft& draft) {
   kind.answer.append(draft.slots, draft.answer);
 }
 
-// One answer, whatever the slots hold.
-void fixed(const Kind& kind, Draw& draw, Draft& draft) {
+// A fixed answer for any values of the slots.
+void fixed(const TaskKind& kind, Draw& draw, CaseDraft& draft) {
   const int slots = static_cast<int>(draft.slots.size());
   for (int slot = kWordSlots; slot < slots; ++slot) draft.slots[slot] = draw.one_of(kind.list(slot));
-  draft.slots[kWord]  = made_up_word(draw, 3, kMostItems);
+  draft.slots[kWord]  = made_up_word(draw, 3, kMaxItems);
   draft.slots[kN]     = std::to_string(draw.below(100));
   draft.slots[kOther] = std::to_string(draw.below(100));
   kind.answer.append(draft.slots, draft.answer);

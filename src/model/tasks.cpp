@@ -27,7 +27,7 @@ constexpr std::pair<std::string_view, Way> kWays[] = {
 
 uint64_t hash(std::string_view text) { return XXH64(text.data(), text.size(), 0); }
 
-// A stop with a reason, inside this file only.
+// Thrown and caught in this file only.
 struct Refusal {
   std::string why;
 };
@@ -36,10 +36,10 @@ struct Refusal {
 
 }  // namespace
 
-// Reads one file; an error is thrown as a Refusal.
+// Reads one file. Throws Refusal.
 struct TaskGrammar::Reader {
   std::shared_ptr<std::vector<WordList>> words = std::make_shared<std::vector<WordList>>();
-  std::string where;  // of what is being read, for messages
+  std::string where;  // the part being read, for messages
 
   TaskGrammar read(const toml::table& file) {
     TaskGrammar grammar;
@@ -142,11 +142,11 @@ struct TaskGrammar::Reader {
     return static_cast<int>(value);
   }
 
-  Kind read_kind(const toml::table& table) {
+  TaskKind read_kind(const toml::table& table) {
     const std::string name   = text(table, "rule");
     const RuleTraits* traits = find_rule(name);
     if (!traits) refuse(fmt::format("{}: there is no rule '{}': see src/model/task_rules.cpp", where, name));
-    Kind kind{.rule = traits->rule, .share = integer(table, "share", 1, 1, 1000), .words = words};
+    TaskKind kind{.rule = traits->rule, .share = integer(table, "share", 1, 1, 1000), .words = words};
     if (!traits->ways.empty()) {
       const std::string way = text(table, "way");
       const auto found      = std::ranges::find(kWays, way, &std::pair<std::string_view, Way>::first);
@@ -154,12 +154,12 @@ struct TaskGrammar::Reader {
         refuse(fmt::format("{}: '{}' is no way of the rule '{}'", where, way, name));
       kind.way = found->second;
     }
-    if (traits->most > 0) {
-      kind.max = integer(table, "max", traits->least - 1, traits->least, traits->most);
-      kind.min = integer(table, "min", traits->least, traits->least, kind.max);
+    if (traits->max > 0) {
+      kind.max = integer(table, "max", traits->min - 1, traits->min, traits->max);
+      kind.min = integer(table, "min", traits->min, traits->min, kind.max);
     }
     if (traits->source_words > 0) kind.source = slot_of(list(text(table, "words"), traits->source_words));
-    for (const char* needed : traits->lists) list(needed, kMostItems);
+    for (const char* needed : traits->lists) list(needed, kMaxItems);
     kind.phrasings = phrases(table, "phrasings");
     if (traits->tells) kind.sentences = phrases(table, "sentences");
     if (table.contains("takes")) kind.takes = phrases(table, "takes");
@@ -207,10 +207,10 @@ Result<const Task*> TaskGrammar::find(std::string_view name) const {
 
 TaskCase make_case(const Task& task, uint64_t seed, uint64_t index) {
   Draw draw(seed, task.id, index);
-  int ticket       = draw.below(task.shares);
-  const Kind* kind = task.kinds.data();
+  int ticket           = draw.below(task.shares);
+  const TaskKind* kind = task.kinds.data();
   for (; ticket >= kind->share; ++kind) ticket -= kind->share;
-  Draft draft{.slots = Slots(kWordSlots + kind->words->size())};
+  CaseDraft draft{.slots = Slots(kWordSlots + kind->words->size())};
   kind->rule(*kind, draw, draft);
   TaskCase made{.thought = std::move(draft.thought), .answer = std::move(draft.answer)};
   draw.one_of(kind->phrasings).append(draft.slots, made.prompt);
@@ -221,11 +221,11 @@ bool is_held_out(std::string_view prompt) { return hash(prompt) % kHeldOutOf == 
 
 Result<std::vector<TaskCase>> held_out(const Task& task, int64_t n, uint64_t seed) {
   FATHOM_EXPECT(task.measured, "nothing of " + task.name + " is held out");
-  const uint64_t most = kHeldOutOf * 64 * static_cast<uint64_t>(std::max<int64_t>(n, 1));
+  const uint64_t max_index = kHeldOutOf * 64 * static_cast<uint64_t>(std::max<int64_t>(n, 1));
   std::unordered_set<std::string> prompts;
   std::vector<TaskCase> cases;
   for (uint64_t index = 0; std::ssize(cases) < n; ++index) {
-    if (index == most)
+    if (index == max_index)
       return Error{fmt::format("the task {} has only about {} held-out prompts, not {}: widen its ranges",
                                task.name, cases.size(), n)};
     TaskCase made = make_case(task, seed, index);

@@ -1,5 +1,5 @@
-// Small tasks with one right answer, for the bundled model: what it is trained on and measured by. One file,
-// models/tiny/tasks.toml, says what they are.
+// The tasks that the bundled model is trained and evaluated on, each with one correct answer. They are
+// defined in models/tiny/tasks.toml.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace fathom::model {
 
 struct TaskCase {
   std::string prompt;
-  std::string thought;  // for the analysis channel; "" where the answer comes straight away
-  std::string answer;   // the whole text of the final channel
+  std::string thought;  // content of the analysis channel; "": no analysis
+  std::string answer;   // content of the final channel
 };
 
 struct Task {
   std::string name;
-  bool measured = true;  // false for manners: nothing of it is held out
-  uint32_t id   = 0;     // of the name, so that tasks of one seed draw differently
-  std::vector<Kind> kinds;
-  int shares = 0;  // of the kinds, together
+  bool measured = true;  // false: training only, no held-out cases
+  uint32_t id   = 0;     // hash of the name, so that tasks of one seed differ
+  std::vector<TaskKind> kinds;
+  int shares = 0;  // sum over the kinds
 };
 
 // Immutable; safe to use from many threads.
@@ -35,7 +35,7 @@ class TaskGrammar {
 
   const std::string& system_prompt() const { return system_prompt_; }
   const std::vector<Task>& tasks() const { return tasks_; }
-  Result<const Task*> find(std::string_view task) const;  // an error lists the tasks there are
+  Result<const Task*> find(std::string_view task) const;  // the error lists all tasks
 
  private:
   struct Reader;
@@ -44,15 +44,15 @@ class TaskGrammar {
   std::vector<Task> tasks_;
 };
 
-// A pure function of the grammar, the task, the seed and the index; held out or not.
+// Makes a case: a pure function of the grammar, the task, the seed and the index. It may be a held-out one.
 TaskCase make_case(const Task& task, uint64_t seed, uint64_t index);
 
-// One prompt in 16, by the XXH64 of its bytes: whatever task, seed and index it comes from, a prompt is
-// either for training or for measuring.
+// One prompt in 16, by the XXH64 of its bytes. So a prompt is either for training or for evaluation, whatever
+// task, seed and index it comes from.
 bool is_held_out(std::string_view prompt);
 
-// The first n cases of that seed with different held-out prompts. Precondition: the task is measured. An
-// error when the grammar has fewer.
+// The first n cases of that seed with distinct held-out prompts. Precondition: the task is measured. Fails if
+// the grammar has fewer.
 Result<std::vector<TaskCase>> held_out(const Task& task, int64_t n, uint64_t seed);
 
 }  // namespace fathom::model

@@ -46,7 +46,7 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The list of a prompt: from the first word that a comma follows to the last that follows one.
+// The list in a prompt: from the first word before a comma to the last word after one.
 std::vector<std::string> list_in(const std::string& prompt) {
   static const std::regex list("[a-z0-9]+(, [a-z0-9]+)+");
   std::smatch found;
@@ -64,7 +64,7 @@ void for_cases(const char* name, int count, const std::function<void(const TaskC
   }
 }
 
-// The answers follow from the prompts alone, worked out another way.
+// Computes the answers from the prompts alone, by independent code.
 
 TEST(Tasks, AdditionAddsWhatThePromptSays) {
   for_cases("addition", 3000, [](const TaskCase& made) {
@@ -187,7 +187,7 @@ constexpr std::array kDays   = {"Monday", "Tuesday", "Wednesday", "Thursday", "F
 constexpr std::array kMonths = {"January", "February", "March",     "April",   "May",      "June",
                                 "July",    "August",   "September", "October", "November", "December"};
 
-// Of the first of those names in the text; -1 where there is none.
+// Index of the name that occurs first in the text; -1: none.
 template <size_t N>
 int first_of(const std::array<const char*, N>& names, const std::string& text) {
   int best       = -1;
@@ -197,7 +197,7 @@ int first_of(const std::array<const char*, N>& names, const std::string& text) {
   return best;
 }
 
-// By the calendar of the standard library, in a year that is a leap year and in one that is not.
+// By std::chrono's calendar, in a leap year and in a common year.
 TEST(Tasks, DatesAreTheCalendars) {
   using namespace std::chrono;
   static const std::regex date("([0-9]+) ([A-Z][a-z]+)");
@@ -299,7 +299,7 @@ TEST(Tasks, ACaseIsAFunctionOfTaskSeedAndIndex) {
   }
 }
 
-// By construction: the prompt alone decides, and training leaves out what is held out.
+// Only the prompt decides whether a case is held out, and training skips held-out cases.
 TEST(Tasks, EveryMeasuredTaskHasTwoThousandHeldOutPrompts) {
   int measured = 0;
   for (const Task& task : grammar().tasks()) {
@@ -334,7 +334,7 @@ std::string why(const std::string& toml) {
   return read ? "" : read.error().message;
 }
 
-TEST(Tasks, AGrammarThatIsWrongSaysWhere) {
+TEST(Tasks, GrammarErrorsNameThePlace) {
   const std::string words = "system_prompt = 'Hi'\n[words]\nday = ['a', 'b']\n";
   const std::string task  = words + "[[task]]\nname = 't'\n[[task.kind]]\n";
   EXPECT_EQ(why(task + "rule = 'sum'\nmax = 2\nphrasings = ['{a} {b}']"), "");
@@ -359,7 +359,7 @@ TEST(Tasks, AGrammarThatIsWrongSaysWhere) {
   EXPECT_TRUE(has(grammar().find("poetry").error().message, "addition, subtraction"));
 }
 
-TEST(Tasks, AGrammarWithTooFewPromptsSaysSo) {
+TEST(Tasks, TooFewPromptsAreAnError) {
   const auto read = TaskGrammar::parse(
       "system_prompt = 'Hi'\n[words]\nday = ['a', 'b']\n[[task]]\nname = 't'\n[[task.kind]]\nrule = 'cycle'\n"
       "way = 'after'\nmax = 1\nwords = 'day'\nphrasings = ['{day}']",

@@ -1,5 +1,4 @@
-// For tests: the tiny model of the specification, safetensors files made of given tensors, and a folder for
-// them that goes away.
+// For tests: the config of the tiny shape, safetensors files of given tensors, and a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -56,7 +55,7 @@ struct RawTensor {
   std::string bytes;
 };
 
-// A whole file: length of the header, header, data.
+// A whole file: header length, header, data.
 inline std::string file_of_header(const std::string& header, const std::string& data) {
   std::string file(8, '\0');
   const uint64_t length = header.size();
@@ -64,7 +63,7 @@ inline std::string file_of_header(const std::string& header, const std::string& 
   return file + header + data;
 }
 
-// Padded with spaces, so that the data begins at a multiple of 8.
+// The header padded with spaces, so that the data begins at a multiple of 8.
 inline std::string padded(const nlohmann::json& header) {
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -9,7 +9,7 @@
 #include <limits>
 #include <sstream>
 
-#include "model/utf8.h"
+#include "core/utf8.h"
 
 namespace fathom::model {
 
@@ -17,40 +17,40 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream json;
-  if (!(json << file.rdbuf()))  // also where there is nothing to read, or a folder
+  if (!(json << file.rdbuf()))  // also fails for an empty file or a folder
     return Error{fmt::format("{} cannot be read ({}): give the path of a tokenizer.json", path,
                              errno ? std::strerror(errno) : "it is empty")};
   return parse(std::move(json).str(), path);
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& path) {
-  auto rules = parse_tokenizer_rules(json, path);
-  if (!rules) return rules.error();
-  auto pretokenizer = Pretokenizer::compile(rules->pattern);
+  auto data = parse_tokenizer_json(json, path);
+  if (!data) return data.error();
+  auto pretokenizer = Pretokenizer::compile(data->pattern);
   if (!pretokenizer) return Error{fmt::format("{}: pre_tokenizer: {}", path, pretokenizer.error().message)};
-  return Tokenizer(*std::move(rules), *std::move(pretokenizer));
+  return Tokenizer(*std::move(data), *std::move(pretokenizer));
 }
 
-Tokenizer::Tokenizer(TokenizerRules rules, Pretokenizer pretokenizer)
-    : rules_(std::move(rules)), pretokenizer_(std::move(pretokenizer)), special_(rules_.bytes.size()) {
-  std::sort(rules_.added.begin(), rules_.added.end(),
+Tokenizer::Tokenizer(TokenizerData data, Pretokenizer pretokenizer)
+    : data_(std::move(data)), pretokenizer_(std::move(pretokenizer)), special_(data_.bytes.size()) {
+  std::sort(data_.added.begin(), data_.added.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
-  for (const AddedToken& token : rules_.added)
+  for (const AddedToken& token : data_.added)
     if (token.special) special_[token.id] = true;
-  if (!rules_.ignore_merges) return;
-  // Not the special ones: a text that spells one out must not become it.
+  if (!data_.ignore_merges) return;
+  // Without special tokens: text that spells one out must not become it.
   for (TokenId id = 0; id < vocab_size(); ++id)
-    if (!rules_.bytes[id].empty() && !special_[id]) pieces_.emplace(rules_.bytes[id], id);
+    if (!data_.bytes[id].empty() && !special_[id]) pieces_.emplace(data_.bytes[id], id);
 }
 
 int64_t Tokenizer::added_at(std::string_view text) const {
-  // The tokens that agree with the text so far are a range of the sorted list; each byte narrows it, and one
-  // that ends here comes first in it.
-  auto first = rules_.added.begin(), last = rules_.added.end();
+  // The tokens that match the text so far are a range of the sorted list. Each byte narrows the range; a
+  // token that ends here comes first in it.
+  auto first = data_.added.begin(), last = data_.added.end();
   int64_t longest = -1;
   for (size_t depth = 0; first != last; ++depth) {
     if (first->content.size() == depth) {
-      longest = first - rules_.added.begin();
+      longest = first - data_.added.begin();
       ++first;
     }
     if (depth == text.size()) break;
@@ -64,7 +64,7 @@ int64_t Tokenizer::added_at(std::string_view text) const {
   return longest;
 }
 
-Status Tokenizer::encode_text(std::string_view text, PieceMerger& merger, std::vector<TokenId>& ids) const {
+Status Tokenizer::encode_text(std::string_view text, BpeMerger& merger, std::vector<TokenId>& ids) const {
   const auto pieces = pretokenizer_.split(text);
   if (!pieces) return pieces.error();
   std::vector<TokenId> bytes;
@@ -74,7 +74,7 @@ Status Tokenizer::encode_text(std::string_view text, PieceMerger& merger, std::v
       continue;
     }
     bytes.clear();
-    for (const char byte : piece) bytes.push_back(rules_.byte_ids[static_cast<unsigned char>(byte)]);
+    for (const char byte : piece) bytes.push_back(data_.byte_ids[static_cast<unsigned char>(byte)]);
     merger.merge(bytes, ids);
   }
   return Ok{};
@@ -87,8 +87,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddedToken
     return Error{fmt::format("a text of {} bytes is too long to encode: cut it below 2 GiB", text.size())};
 
   std::vector<TokenId> ids;
-  PieceMerger merger(rules_.merges);
-  size_t start = 0;  // of the text since the last added token
+  BpeMerger merger(data_.merges);
+  size_t start = 0;  // start of the text after the last added token
   if (added == AddedTokens::recognised)
     for (size_t i = 0; i < text.size();) {
       const int64_t found = added_at(text.substr(i));
@@ -98,8 +98,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddedToken
       }
       if (auto status = encode_text(text.substr(start, i - start), merger, ids); !status)
         return status.error();
-      ids.push_back(rules_.added[found].id);
-      start = i += rules_.added[found].content.size();
+      ids.push_back(data_.added[found].id);
+      start = i += data_.added[found].content.size();
     }
   if (auto status = encode_text(text.substr(start), merger, ids); !status) return status.error();
   return ids;
@@ -113,15 +113,15 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_to
 }
 
 std::string_view Tokenizer::bytes(TokenId id) const {
-  return id < 0 || id >= vocab_size() ? std::string_view() : rules_.bytes[id];
+  return id < 0 || id >= vocab_size() ? std::string_view() : data_.bytes[id];
 }
 
 bool Tokenizer::is_special(TokenId id) const { return id >= 0 && id < vocab_size() && special_[id]; }
 
 std::optional<TokenId> Tokenizer::added_token(std::string_view content) const {
   const int64_t found = added_at(content);
-  if (found < 0 || rules_.added[found].content != content) return std::nullopt;
-  return rules_.added[found].id;
+  if (found < 0 || data_.added[found].content != content) return std::nullopt;
+  return data_.added[found].id;
 }
 
 std::string Detokenizer::add(TokenId id) {

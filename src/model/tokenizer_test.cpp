@@ -6,8 +6,8 @@
 #include <fstream>
 #include <random>
 
-#include "model/synthetic_tokenizer.h"
-#include "model/utf8.h"
+#include "core/utf8.h"
+#include "model/byte_level_tokenizer.h"
 
 namespace fathom::model {
 namespace {
@@ -15,18 +15,18 @@ namespace {
 using Json = nlohmann::json;
 using Ids  = std::vector<TokenId>;
 
-// 256 "he", 257 "ll", 258 "hell", 259 "hello", 260 " w", 261 "el", 262 the euro sign's first two bytes, 263
-// all three, 264.. the specials.
+// Ids: 256 "he", 257 "ll", 258 "hell", 259 "hello", 260 " w", 261 "el", 262 the first two bytes of the euro
+// sign, 263 all three, 264 and up the special tokens.
 Json greeting() {
-  return synthetic_tokenizer({{"h", "e"},
-                              {"l", "l"},
-                              {"he", "ll"},
-                              {"hell", "o"},
-                              {" ", "w"},
-                              {"e", "l"},
-                              {"\xE2", "\x82"},
-                              {"\xE2\x82", "\xAC"}},
-                             {"<|start|>", "<|end|>", "<|end|>>"});
+  return byte_level_tokenizer_json({{"h", "e"},
+                                    {"l", "l"},
+                                    {"he", "ll"},
+                                    {"hell", "o"},
+                                    {" ", "w"},
+                                    {"e", "l"},
+                                    {"\xE2", "\x82"},
+                                    {"\xE2\x82", "\xAC"}},
+                                   {"<|start|>", "<|end|>", "<|end|>>"});
 }
 
 Tokenizer tokenizer_of(const Json& json) {
@@ -46,7 +46,7 @@ std::string error_of(const Json& json) {
   return tokenizer ? "" : tokenizer.error().message;
 }
 
-Ids bytes_of(std::string_view text) {
+Ids byte_ids(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()),
           reinterpret_cast<const uint8_t*>(text.data()) + text.size()};
 }
@@ -62,8 +62,8 @@ TEST(Tokenizer, MergesInOrderOfRank) {
   EXPECT_EQ(tokenizer.vocab_size(), 267);
 }
 
-// "el" + "lo" cannot arise by merges of "ello" when "ll" comes first; as a token of its own it is found only
-// with ignore_merges.
+// Merges of "ello" cannot yield "el" + "lo", because "ll" merges first. As a token of its own it is found
+// only with ignore_merges.
 TEST(Tokenizer, IgnoreMergesTakesWholePieces) {
   Json json                      = greeting();
   json["model"]["vocab"]["ello"] = 300;
@@ -84,7 +84,7 @@ TEST(Tokenizer, BothSpellingsOfMerges) {
 TEST(Tokenizer, AddedTokensOnlyWhenAsked) {
   const Tokenizer tokenizer = tokenizer_of(greeting());
   const std::string text    = "<|start|>hello<|end|><|end|>>";
-  EXPECT_EQ(encoded(tokenizer, text, AddedTokens::recognised), (Ids{264, 259, 265, 266}));  // the longest
+  EXPECT_EQ(encoded(tokenizer, text, AddedTokens::recognised), (Ids{264, 259, 265, 266}));  // longest match
   const Ids plain = encoded(tokenizer, text);
   for (const TokenId id : plain) EXPECT_LT(id, 264);
   EXPECT_EQ(tokenizer.decode(plain), text);
@@ -99,9 +99,9 @@ TEST(Tokenizer, AddedTokensOnlyWhenAsked) {
   EXPECT_EQ(tokenizer.decode(Ids{264, 259, 265}, /*skip_special_tokens=*/true), "hello");
 }
 
-// A special token that is one piece, or that merges could reach, must not come out of a user's text.
+// A special token that is a whole piece, or that merges could yield, must not be encoded from a user's text.
 TEST(Tokenizer, TextNeverBecomesASpecialToken) {
-  Json json                      = synthetic_tokenizer({}, {"stop"});
+  Json json                      = byte_level_tokenizer_json({}, {"stop"});
   json["model"]["vocab"]["stop"] = 256;
   const Tokenizer tokenizer      = tokenizer_of(json);
   EXPECT_EQ(encoded(tokenizer, "stop"), (Ids{'s', 't', 'o', 'p'}));
@@ -116,7 +116,7 @@ TEST(Tokenizer, EveryByteHasAToken) {
   const Tokenizer tokenizer = tokenizer_of(greeting());
   for (int byte = 0; byte < 256; ++byte)
     EXPECT_EQ(tokenizer.bytes(byte), std::string(1, static_cast<char>(byte))) << byte;
-  // Every character of a spread of U+0000 to U+10FFFF comes back, as the bytes of its UTF-8.
+  // Round trip of characters spread over U+0000 to U+10FFFF.
   for (uint32_t c = 1; c < 0x110000; c += 1 + c / 64) {
     if (c >= 0xD800 && c < 0xE000) continue;
     std::string text;
@@ -131,7 +131,7 @@ TEST(Tokenizer, EveryByteHasAToken) {
               char(0x80 | (c & 63))};
     const Ids ids = encoded(tokenizer, text);
     if (text[0] != '\xE2') {
-      EXPECT_EQ(ids, bytes_of(text)) << c;
+      EXPECT_EQ(ids, byte_ids(text)) << c;
     }
     EXPECT_EQ(tokenizer.decode(ids), text) << c;
   }
@@ -154,7 +154,7 @@ TEST(Tokenizer, AMegabyteOfOneLetter) {
   std::vector<TokenPair> merges;
   for (int size = 1; size <= 64; size *= 2)
     merges.push_back({std::string(size, 'a'), std::string(size, 'a')});
-  const Tokenizer tokenizer = tokenizer_of(synthetic_tokenizer(merges));
+  const Tokenizer tokenizer = tokenizer_of(byte_level_tokenizer_json(merges));
   const std::string text(1'000'003, 'a');
   const Ids ids = encoded(tokenizer, text);  // StepsAreLinearInThePiece bounds the work
   EXPECT_LE(ids.size(), text.size() / 128 + 7);
@@ -164,9 +164,9 @@ TEST(Tokenizer, AMegabyteOfOneLetter) {
 TEST(Detokenizer, NeverEmitsHalfACharacter) {
   const Tokenizer tokenizer = tokenizer_of(greeting());
   const std::string bytes   = "h\xC3\xA9 \xE2\x82\xAC\xF0\x9F\x98\x80 \xE2\x82z\xFF\x80\xF0\x9F\x98";
-  // Each byte its own token, and each two neighbours replaced by a special in the middle.
+  // Every byte as a token of its own, with any two neighbours replaced by a special token.
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {
-    Ids ids = bytes_of(bytes);
+    Ids ids = byte_ids(bytes);
     ids.insert(ids.begin() + static_cast<int64_t>(cut), 264);
     for (const bool skip : {false, true}) {
       Detokenizer detokenizer(tokenizer, skip);
@@ -183,7 +183,7 @@ TEST(Detokenizer, NeverEmitsHalfACharacter) {
   }
 }
 
-// In tokens of any length: a vocabulary with the text cut in two at every position.
+// Tokens of any length: for every position, a vocabulary that cuts the text in two there.
 TEST(Detokenizer, SplitAtEveryPosition) {
   const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z";
   for (size_t cut = 1; cut < text.size(); ++cut) {
@@ -199,8 +199,8 @@ TEST(Detokenizer, SplitAtEveryPosition) {
   }
 }
 
-// A character that cannot be completed is told as soon as that is known, not at the end.
-TEST(Detokenizer, HoldsNoMoreThanItMust) {
+// A character that cannot be completed is reported as soon as that is known.
+TEST(Detokenizer, HoldsBackOnlyIncompleteCharacters) {
   const Tokenizer tokenizer = tokenizer_of(greeting());
   Detokenizer detokenizer(tokenizer);
   EXPECT_EQ(detokenizer.add(0xE2), "");
@@ -262,7 +262,7 @@ TEST(Tokenizer, ErrorsNameFileKeyAndRemedy) {
   EXPECT_FALSE(Tokenizer::parse("{\"normalizer\":" + std::string(1'000'000, '['), "x"));
 }
 
-TEST(Tokenizer, LoadsFilesAndSaysWhichItCannot) {
+TEST(Tokenizer, LoadsFilesAndNamesUnreadableOnes) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "fathom_tokenizer_test";
   std::filesystem::create_directories(folder);
   const std::string path = folder / "tokenizer.json";
@@ -280,12 +280,12 @@ TEST(Tokenizer, LoadsFilesAndSaysWhichItCannot) {
   std::filesystem::remove_all(folder);
 }
 
-// The GPT-2 kind: ByteLevel alone.
+// GPT-2's kind: ByteLevel alone.
 TEST(Tokenizer, ByteLevelAloneHasItsOwnPattern) {
   Json json             = greeting();
   json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
   EXPECT_EQ(encoded(tokenizer_of(json), "hello world"), (Ids{259, 260, 'o', 'r', 'l', 'd'}));
-  json["pre_tokenizer"]["use_regex"]             = false;  // one piece: merges cross words
+  json["pre_tokenizer"]["use_regex"]             = false;  // the text is one piece, so merges cross words
   json["model"]["vocab"]["o" + byte_level(" w")] = 300;
   Json& merges                                   = json["model"]["merges"];
   merges.erase(4);
@@ -293,8 +293,8 @@ TEST(Tokenizer, ByteLevelAloneHasItsOwnPattern) {
   EXPECT_EQ(encoded(tokenizer_of(json), "hello w"), (Ids{258, 300}));
 }
 
-// Any value of the file replaced by any kind of value, and bytes of it changed: an error or a tokenizer that
-// works, never a crash.
+// Replaces any value of the file by any kind of value, and changes bytes: the result is an error or a working
+// tokenizer, never a crash.
 TEST(Tokenizer, SurvivesMutatedFiles) {
   const auto use = [](const std::string& text) {
     if (const auto tokenizer = Tokenizer::parse(text, "x")) {

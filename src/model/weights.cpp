@@ -9,14 +9,14 @@
 #include <span>
 #include <string>
 
-#include "core/fp4_blocks.h"
+#include "core/mxfp4_nvfp4.h"
 
 namespace fathom::model {
 namespace {
 
-constexpr size_t kMaxNamed = 4;  // problems that a message spells out
+constexpr size_t kMaxNamed = 4;  // problems listed in a message
 
-// Names within a layer, under Hugging Face's and the original prefix.
+// Tensor names within a layer, in Hugging Face's and the original layout.
 struct Name {
   const char* hf;
   const char* original;
@@ -33,7 +33,7 @@ constexpr Name kMlp1Bias{"mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias"};
 constexpr Name kMlp2{"mlp.experts.down_proj", "mlp.mlp2_weight"};
 constexpr Name kMlp2Bias{"mlp.experts.down_proj_bias", "mlp.mlp2_bias"};
 
-// Gathers what is missing or wrong, so that one message can say it all; a view of such a tensor is empty.
+// Collects all missing and wrong tensors for one message. The view of such a tensor is empty.
 class Finder {
  public:
   Finder(const Config& config, const Safetensors& tensors, Layout layout)
@@ -100,7 +100,7 @@ class Finder {
       part("v", k_rows, w.v, w.v_bias);
       return;
     }
-    // One fused matrix: the rows of q, then of k, then of v.
+    // One fused matrix with the rows of q, k and v, in that order.
     const std::string name = fmt::format("block.{}.attn.qkv", l);
     const auto matrix      = take<bf16, 2>(name + ".weight", {q_rows + 2 * k_rows, H});
     const auto bias        = take<bf16, 1>(name + ".bias", {q_rows + 2 * k_rows});
@@ -126,7 +126,7 @@ class Finder {
     return View<const T, Rank>(reinterpret_cast<const T*>(tensor->bytes.data()), extents);
   }
 
-  // Some conversions keep the norms in FP32.
+  // Some converted checkpoints have FP32 norms.
   NormWeights take_norm(const std::string& name) {
     const Tensor* tensor = tensors_.find(name);
     if (tensor && tensor->dtype == DType::fp32) return take<float, 1>(name, {config_.hidden_size});
@@ -173,7 +173,7 @@ class Finder {
   const Safetensors& tensors_;
   Layout layout_;
   size_t count_ = 0;
-  std::vector<std::string> named_;  // the first of them
+  std::vector<std::string> named_;  // the first problems
 };
 
 Layout detect_layout(const Config& config, const Safetensors& tensors) {
@@ -181,7 +181,8 @@ Layout detect_layout(const Config& config, const Safetensors& tensors) {
   const std::string experts = std::string("model.layers.0.") + kMlp1.hf;
   if (tensors.find(experts)) return Layout::hf_bf16;
   if (tensors.find(experts + "_blocks")) return Layout::hf_mxfp4;
-  return config.mxfp4_experts ? Layout::hf_mxfp4 : Layout::hf_bf16;  // then the message names what it lacks
+  return config.mxfp4_experts ? Layout::hf_mxfp4
+                              : Layout::hf_bf16;  // so that the message names the missing tensors
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// The tensors of gpt-oss by their role, whichever of three layouts a checkpoint has:
+// Views of gpt-oss's weights by role, for three layouts of a checkpoint:
 //
 //   hf_mxfp4   Hugging Face's names, experts in MXFP4
-//   hf_bf16    Hugging Face's names, experts in BF16 and transposed, [E, in, out]: what fine-tuning saves
+//   hf_bf16    Hugging Face's names, experts in BF16 and transposed, [E, in, out]: fine-tuned checkpoints
 //   original   the names of the `original/` folder, experts in MXFP4, one fused q, k, v matrix
 //
-// Below, a matrix is [out, in] and the experts' [E, out, in] in all three; strides hide the difference.
+// In all three, views of matrices are [out, in] and those of experts [E, out, in]; strides hide the
+// difference.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/view.h"
-#include "kernels/experts.h"
+#include "kernels/moe/experts.h"
 #include "model/config.h"
 #include "model/safetensors.h"
 
@@ -24,7 +25,7 @@ enum class Layout { hf_mxfp4, hf_bf16, original };
 
 const char* name(Layout layout);
 
-using kernels::ExpertMatrices;  // bf16 ones of the hf_bf16 layout have strides {in out, 1, out}
+using kernels::ExpertMatrices;  // hf_bf16: strides {in out, 1, out}
 using kernels::Mxfp4Matrices;
 using NormWeights = std::variant<View<const bf16, 1>, View<const float, 1>>;
 
@@ -52,9 +53,9 @@ struct Weights {
   std::vector<LayerWeights> layers;
 };
 
-// Finds all of them and checks dtype and shape; then reads every scale of the experts, 3 % of the file's
-// bytes, for NaNs. The views point into `tensors`. Tensors that no config asks for are ignored, layers beyond
-// the config's are not.
+// Finds all weights and checks dtypes and shapes. Also reads every scale of the experts, 3 % of the file's
+// bytes, to reject NaNs. The views point into `tensors`. Unknown tensors are ignored; layers beyond the
+// config's number of layers are an error.
 Result<Weights> find_weights(const Config& config, const Safetensors& tensors);
 
 }  // namespace fathom::model

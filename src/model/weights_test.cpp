@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t H = 64, I = 96, E = 8, V = 384, kLayers = 4, kQ = 128, kKv = 32, kHeads = 8;
 
-// Every byte tells of its tensor and place, and is no NaN as a scale.
+// Every byte encodes its tensor and place, and is no NaN as a scale.
 std::string pattern(const std::string& name, int64_t bytes) {
   const size_t seed = std::hash<std::string>()(name);
   std::string data(static_cast<size_t>(bytes), '\0');
@@ -25,10 +25,10 @@ std::string pattern(const std::string& name, int64_t bytes) {
   return data;
 }
 
-using Checkpoint = std::map<std::string, RawTensor>;
+using RawTensors = std::map<std::string, RawTensor>;
 
-Checkpoint tiny_checkpoint(Layout layout) {
-  Checkpoint all;
+RawTensors tiny_checkpoint(Layout layout) {
+  RawTensors all;
   const auto add = [&](const std::string& name, const std::string& dtype, std::vector<int64_t> shape) {
     const int64_t size = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
     all[name]          = {name, dtype, shape, pattern(name, dtype == "U8" ? size : 2 * size)};
@@ -85,15 +85,15 @@ Checkpoint tiny_checkpoint(Layout layout) {
 
 class WeightsOf : public testing::TestWithParam<Layout> {
  protected:
-  Result<Weights> find(const Checkpoint& checkpoint) { return find(checkpoint, config(GetParam())); }
+  Result<Weights> find(const RawTensors& checkpoint) { return find(checkpoint, config(GetParam())); }
 
-  Result<Weights> find(const Checkpoint& checkpoint, const Config& config) {
+  Result<Weights> find(const RawTensors& checkpoint, const Config& config) {
     std::vector<RawTensor> tensors;
     for (const bool bytes_last : {false, true})  // U8 last, so that the rest is aligned
       for (const auto& [name, tensor] : checkpoint)
         if ((tensor.dtype == "U8") == bytes_last) tensors.push_back(tensor);
     const auto path = folder_.path() / "model.safetensors";
-    std::filesystem::remove(path);  // what is mapped stays as it is
+    std::filesystem::remove(path);  // the mapping stays valid
     write_file(path, safetensors_file(tensors));
     auto opened = Safetensors::open(path);
     if (!opened) return opened.error();
@@ -101,7 +101,7 @@ class WeightsOf : public testing::TestWithParam<Layout> {
     return find_weights(config, files_.back());
   }
 
-  std::string refusal(const Checkpoint& checkpoint) {
+  std::string refusal(const RawTensors& checkpoint) {
     const auto weights = find(checkpoint);
     return weights ? "(accepted)" : weights.error().message;
   }
@@ -112,7 +112,7 @@ class WeightsOf : public testing::TestWithParam<Layout> {
     return *parse_config(json.dump(), "config.json");
   }
 
-  // The bytes of a view that is contiguous.
+  // The bytes of a contiguous view.
   static std::string bytes(const auto& view) {
     EXPECT_TRUE(view.contiguous());
     return {reinterpret_cast<const char*>(view.data()), static_cast<size_t>(view.bytes())};
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, WeightsOf,
                          [](const auto& info) { return name(info.param); });
 
 TEST_P(WeightsOf, AreReadBackExactly) {
-  const Checkpoint checkpoint = tiny_checkpoint(GetParam());
+  const RawTensors checkpoint = tiny_checkpoint(GetParam());
   const auto weights          = find(checkpoint);
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_EQ(weights->layout, GetParam());
@@ -160,7 +160,7 @@ TEST_P(WeightsOf, AreReadBackExactly) {
     EXPECT_EQ(bytes(w.mlp2_bias), in_layer("mlp.experts.down_proj_bias", "mlp.mlp2_bias"));
 
     const std::string at = "model.layers." + std::to_string(l) + ".";
-    const auto fused     = [&](const std::string& kind) {  // q, k and v one after the other
+    const auto fused     = [&](const std::string& kind) {  // q, k and v concatenated
       if (original) return checkpoint.at("block." + std::to_string(l) + ".attn.qkv." + kind).bytes;
       std::string all;
       for (const char* part : {"q", "k", "v"})
@@ -192,15 +192,15 @@ TEST_P(WeightsOf, AreReadBackExactly) {
   }
 }
 
-// Every tensor is needed, and so is each part of its shape.
+// Every tensor is required, and every extent of its shape is checked.
 TEST_P(WeightsOf, NamesEachTensorThatIsMissingOrMisshapen) {
-  const Checkpoint good = tiny_checkpoint(GetParam());
+  const RawTensors good = tiny_checkpoint(GetParam());
   for (const auto& [name, tensor] : good) {
-    // One layer will do.
+    // One layer is enough.
     if (std::ranges::any_of(std::array{".0.", ".2.", ".3."},
                             [&](const char* layer) { return name.find(layer) != std::string::npos; }))
       continue;
-    Checkpoint bad = good;
+    RawTensors bad = good;
     bad.erase(name);
     EXPECT_NE(refusal(bad).find("'" + name + "' is missing"), std::string::npos) << name << refusal(bad);
     bad = good;
@@ -219,7 +219,7 @@ TEST_P(WeightsOf, SaysHowManyMoreAreWrong) {
 }
 
 TEST_P(WeightsOf, NormsMayBeFp32) {
-  Checkpoint checkpoint  = tiny_checkpoint(GetParam());
+  RawTensors checkpoint  = tiny_checkpoint(GetParam());
   const std::string norm = GetParam() == Layout::original ? "norm.scale" : "model.norm.weight";
   checkpoint[norm].dtype = "F32";
   checkpoint[norm].bytes += pattern("more", 2 * H);
@@ -230,7 +230,7 @@ TEST_P(WeightsOf, NormsMayBeFp32) {
 
 TEST_P(WeightsOf, NanScalesAreRefused) {
   if (GetParam() == Layout::hf_bf16) return;
-  Checkpoint checkpoint = tiny_checkpoint(GetParam());
+  RawTensors checkpoint = tiny_checkpoint(GetParam());
   const bool original   = GetParam() == Layout::original;
   const std::string name =
       original ? "block.3.mlp.mlp2_weight.scales" : "model.layers.3.mlp.experts.down_proj_scales";
@@ -241,7 +241,7 @@ TEST_P(WeightsOf, NanScalesAreRefused) {
 }
 
 TEST_P(WeightsOf, AnotherModelsConfigIsRefused) {
-  const Checkpoint checkpoint = tiny_checkpoint(GetParam());
+  const RawTensors checkpoint = tiny_checkpoint(GetParam());
   Config fewer                = config(GetParam());
   --fewer.num_hidden_layers;
   fewer.layers.pop_back();

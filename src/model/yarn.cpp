@@ -8,7 +8,7 @@ namespace fathom::model {
 
 RopeFrequencies rope_frequencies(const Rope& rope, int64_t head_dim) {
   const auto dim = static_cast<double>(head_dim);
-  // The pair whose wave turns so many times within the original context.
+  // The (fractional) pair that makes `turns` rotations within the original context.
   const auto pair_of = [&](double turns) {
     return dim / 2 * std::log(static_cast<double>(rope.original_context) / (turns * 2 * std::numbers::pi)) /
            std::log(rope.theta);
@@ -26,10 +26,9 @@ RopeFrequencies rope_frequencies(const Rope& rope, int64_t head_dim) {
   RopeFrequencies out;
   for (int64_t k = 0; k < head_dim / 2; ++k) {
     const double plain = std::pow(rope.theta, -2 * static_cast<double>(k) / dim);
-    // 0: turns often enough to stay as trained; 1: turns too slowly, and is stretched in full.
-    const double stretched =
-        extended ? std::clamp((static_cast<double>(k) - low) / (high - low), 0.0, 1.0) : 0.0;
-    out.of_pair.push_back(static_cast<float>(plain * (1 - stretched + stretched / rope.factor)));
+    // YaRN's ramp. 0: high frequency, kept as trained; 1: low frequency, interpolated by the full factor.
+    const double ramp = extended ? std::clamp((static_cast<double>(k) - low) / (high - low), 0.0, 1.0) : 0.0;
+    out.inv_freq.push_back(static_cast<float>(plain * (1 - ramp + ramp / rope.factor)));
   }
   if (extended) out.concentration = static_cast<float>(0.1 * std::log(rope.factor) + 1);
   return out;

@@ -1,5 +1,5 @@
-// The rotary frequencies of a checkpoint: YaRN (Peng et al., "YaRN: Efficient Context Window Extension of
-// Large Language Models", 2023) as gpt-oss sets it; specs/gpt-oss.md section 4.
+// The rotary frequencies of a checkpoint, by YaRN (Peng et al., "YaRN: Efficient Context Window Extension of
+// Large Language Models", 2023) as OpenAI's gpt-oss implementation uses it.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace fathom::model {
 
 struct RopeFrequencies {
-  std::vector<float> of_pair;  // [head_dim / 2], radians a position
-  float concentration = 1;     // scales cosines and sines, and so queries and keys both
+  std::vector<float> inv_freq;  // [head_dim / 2], radians per position
+  float concentration = 1;      // scales the cosines and sines of queries and keys: 0.1 ln(factor) + 1
 };
 
 RopeFrequencies rope_frequencies(const Rope& rope, int64_t head_dim);

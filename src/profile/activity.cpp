@@ -8,9 +8,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/cuda.h"
-#include "core/device.h"
-#include "profile/cupti.h"
+#include "cuda/check.h"
+#include "cuda/cupti.h"
+#include "cuda/device.h"
 #include "profile/kernel_name.h"
 #include "profile/occupancy.h"
 
@@ -21,7 +21,7 @@ constexpr size_t kBufferBytes = 4 << 20;
 constexpr size_t kAlignment   = 8;
 
 constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,  // first: without kernels there is nothing to see
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,  // first: without kernels the rest is useless
     CUPTI_ACTIVITY_KIND_MEMCPY,
     CUPTI_ACTIVITY_KIND_MEMCPY2,
     CUPTI_ACTIVITY_KIND_MEMSET,
@@ -45,8 +45,8 @@ const char* copy_name(uint8_t kind) {
   }
 }
 
-// CUPTI hands over full buffers on a thread of its own, and knows no user data: there is one of these. It is
-// never destroyed, because the last buffers may come when the process ends.
+// CUPTI delivers full buffers on its own thread, without user data, so this is a singleton. It is never
+// destroyed, because the last buffers may come when the process ends.
 class Collector {
  public:
   static Collector& get() {
@@ -68,12 +68,12 @@ class Collector {
     return std::move(activity_);
   }
 
-  // Never refused: before API 27 CUPTI did not survive that. Without memory it drops records, and counts
-  // them.
-  static void CUPTIAPI give(uint8_t** buffer, size_t* bytes, size_t* most_records) {
-    *buffer       = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBufferBytes));
-    *bytes        = *buffer ? kBufferBytes : 0;
-    *most_records = 0;  // as many as fit
+  // Always provides a buffer: before API 27 CUPTI crashed without one. With a null buffer it drops records,
+  // and counts them.
+  static void CUPTIAPI give(uint8_t** buffer, size_t* bytes, size_t* max_records) {
+    *buffer      = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBufferBytes));
+    *bytes       = *buffer ? kBufferBytes : 0;
+    *max_records = 0;  // as many as fit
   }
   static void CUPTIAPI take_back(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
     if (buffer && valid > 0) get().read(buffer, valid);
@@ -81,7 +81,7 @@ class Collector {
   }
 
  private:
-  // Called from C: nothing may be thrown.
+  // Called from C, so it must not throw.
   void read(uint8_t* buffer, size_t valid) noexcept {
     const std::lock_guard lock(mutex_);
     if (!recording_) return;
@@ -95,7 +95,7 @@ class Collector {
     }
   }
 
-  // Fields are copied through casts: the records are packed, and a reference to one may not be aligned.
+  // Casts copy the fields: records are packed, so a reference to a field may be misaligned.
   void add(const CUpti_Activity& record) {
     switch (record.kind) {
       case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
@@ -172,7 +172,7 @@ class Collector {
 
 void CUPTIAPI ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
-// Takes the one place CUPTI has for a tool, so that another one is seen before it is disturbed.
+// CUPTI's only subscription: subscribing first reveals another tool before it is disturbed.
 class Subscription {
  public:
   explicit Subscription(const Cupti& cupti) : cupti_(cupti) {}
@@ -212,7 +212,7 @@ Gpu describe(int device) {
   Gpu gpu;
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-    (void)cudaGetLastError();  // or the next launch would report it
+    (void)cudaGetLastError();  // clears the error, or the next launch would report it
     return gpu;
   }
   gpu.name               = properties.name;
@@ -267,7 +267,7 @@ class CuptiWatch final : public ActivityWatch {
   }
 
   Activity watch(const std::function<void()>& call) override {
-    FATHOM_CUDA(cudaDeviceSynchronize());  // what was launched before is not part of the call
+    FATHOM_CUDA(cudaDeviceSynchronize());  // earlier launches are not part of the call
     flush();
     (void)dropped();
     Collector::get().start(cupti_);
@@ -294,11 +294,11 @@ class CuptiWatch final : public ActivityWatch {
   }
 
  private:
-  // Forced: also what is incomplete, or it would turn up in the next recording.
+  // Forced: includes incomplete records, which would otherwise appear in the next recording.
   void flush() {
     if (!enabled_.empty()) (void)cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
-  // Records, since the last time it was asked.
+  // Records dropped since the last call.
   int64_t dropped() {
     size_t count = 0;
     (void)cupti_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &count);
@@ -319,7 +319,7 @@ Result<std::unique_ptr<ActivityWatch>> ActivityWatch::open() {
         fmt::format("{} is injected into this process (CUDA_INJECTION64_PATH), and CUPTI serves one "
                     "tool at a time: run without it",
                     tool)};
-  if (!cuda_device()) return Error{why_no_cuda_device()};
+  if (device_count() == 0) return Error{why_no_device({0})};
   const auto opened = Cupti::open();
   if (!opened) return opened.error();
   auto watch = std::make_unique<CuptiWatch>(**opened);

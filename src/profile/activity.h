@@ -1,5 +1,5 @@
-// What a call did on GPUs, as CUPTI's Activity API saw it: kernels, copies, and the host's calls that asked
-// for them. A build without CUDA sees nothing and says so.
+// The activity of a call by CUPTI's Activity API: kernels, copies, and the host's API calls that launched
+// them. A build without CUDA returns an error.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct CopyRecord {
 
 struct HostCall {
   std::string name;          // "cudaLaunchKernel"
-  bool driver      = false;  // of the driver's API; else of the runtime's
+  bool driver      = false;  // of the driver API; otherwise of the runtime API
   int64_t start_ns = 0, end_ns = 0;
-  uint32_t thread      = 0;  // of the system
+  uint32_t thread      = 0;  // the system's thread id
   uint32_t correlation = 0;
 };
 
@@ -39,27 +39,27 @@ struct Gpu {
 // All times on one clock. Kernels carry their occupancy where the chip is known.
 struct Activity {
   int64_t start_ns = 0, end_ns = 0;        // of the call, until the GPU was idle
-  std::vector<lab::KernelRecord> kernels;  // these three by their starts
+  std::vector<lab::KernelRecord> kernels;  // these three are sorted by start
   std::vector<CopyRecord> copies;
   std::vector<HostCall> host_calls;
   std::map<int, Gpu> gpus;         // by ordinal
   std::vector<std::string> notes;  // records that were lost, and the like
 };
 
-// Records what GPUs do, from when it is opened. CUPTI sees the kernels of a graph only where it was there
-// when the graph was made: whoever launches graphs makes them while this lives.
+// Records GPU activity while it lives. CUPTI sees the kernels of a graph only if the graph is instantiated
+// while CUPTI is active, so graphs must be made after open().
 class ActivityWatch {
  public:
-  // One at a time. An error names who or what forbids it.
+  // One at a time. An error names the cause.
   static Result<std::unique_ptr<ActivityWatch>> open();
   virtual ~ActivityWatch() = default;
 
-  // Runs `call` once, waits until the current GPU is idle, and returns what happened in between. What `call`
-  // throws passes through.
+  // Runs `call` once, waits until the current GPU is idle, and returns the activity in between. Exceptions of
+  // `call` pass through.
   virtual Activity watch(const std::function<void()>& call) = 0;
 };
 
-// The same for a single call. After an error `call` was not run.
+// The same for a single call. On an error, `call` was not run.
 Result<Activity> watch_activity(const std::function<void()>& call);
 
 }  // namespace fathom::profile

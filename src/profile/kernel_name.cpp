@@ -21,7 +21,7 @@ void remove_all(std::string& text, std::string_view part) {
     text.erase(at, part.size());
 }
 
-// The parameters are the last group of parentheses that closes at the end.
+// The parameter list is the last parenthesised group, which ends the name.
 void remove_parameters(std::string& text) {
   if (text.empty() || text.back() != ')') return;
   int depth = 0;
@@ -49,7 +49,7 @@ std::string readable_kernel_name(const char* symbol) {
   std::string name = demangled(symbol);
   remove_all(name, "(anonymous namespace)::");
   remove_parameters(name);
-  if (name.starts_with("void ")) name.erase(0, 5);  // kernels return nothing; templates are shown with it
+  if (name.starts_with("void ")) name.erase(0, 5);  // demangled templates include the return type
   for (const std::string_view ours : {"fathom::lab::", "fathom::"}) remove_all(name, ours);
   return name;
 }
@@ -64,7 +64,7 @@ std::string readable_api_name(std::string_view function) {
       }
     if (ends_with_digits(function, "_v")) {
       const size_t version = function.rfind("_v");
-      // "_v2" and "_v3" belong to the driver's names; "_v7000" is a version of CUDA.
+      // "_v2" and "_v3" are parts of the driver's names; "_v7000" is a version of CUDA.
       if (function.size() - version > 4) {
         function.remove_suffix(function.size() - version);
         more = true;

@@ -22,7 +22,7 @@ TEST(KernelName, IsWhatTheSourceSays) {
   EXPECT_EQ(readable_kernel_name(nullptr), "");
 }
 
-// A template argument may bring parentheses of its own.
+// A template argument may contain parentheses.
 TEST(KernelName, DropsOnlyTheParameters) {
   EXPECT_EQ(readable_kernel_name("_Z5applyIPFvfEEvT_"), "apply<void (*)(float)>");
   EXPECT_EQ(readable_kernel_name("_ZN12_GLOBAL__N_15applyIXadL_ZNS_1fEvEEEEvv"), "apply<&f>");

@@ -13,7 +13,7 @@
 namespace fathom::profile {
 namespace {
 
-constexpr size_t kLeftAligned = 1;  // columns: the name; all others are numbers or close to it
+constexpr size_t kLeftAligned = 1;  // the name; the other columns are right-aligned
 
 auto launch_of(const lab::KernelRecord& kernel) {
   return std::tuple(kernel.name, kernel.grid, kernel.block, kernel.cluster, kernel.registers,
@@ -24,7 +24,7 @@ double duration_ns(const lab::KernelRecord& kernel) {
   return static_cast<double>(kernel.end_ns - kernel.start_ns);
 }
 
-// "132x8": ones at the end say nothing.
+// "132x8": without trailing ones.
 std::string extent_text(const std::array<int64_t, 3>& extent) {
   std::string text = std::to_string(extent[0]);
   if (extent[1] != 1 || extent[2] != 1) text += fmt::format("x{}", extent[1]);
@@ -54,7 +54,7 @@ size_t width(const std::string& text) {
 }
 
 std::vector<size_t> widths(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size(), 3);  // what Markdown's rule takes
+  std::vector<size_t> widths(rows.front().size(), 3);  // the minimum of Markdown's rule
   for (const auto& row : rows)
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width(row[c]));
   return widths;
@@ -131,7 +131,7 @@ std::vector<std::vector<std::string>> cells(const KernelTable& table) {
                     bytes_text(row.shared), bytes_text(row.local), occupancy_text(row),
                     std::to_string(row.calls), lab::time_text(row.time_ns), lab::share_text(row.share), "",
                     ""});
-  // Only the call as a whole declared its work.
+  // The declared cost is of the whole call.
   const auto rate = [](const std::optional<double>& value, std::string (*text)(double)) {
     return value ? text(*value) : std::string(lab::kAbsent);
   };
@@ -155,7 +155,8 @@ std::string to_text(const KernelTable& table) {
 
 std::string to_markdown(const KernelTable& table) {
   auto rows = cells(table);
-  for (size_t r = 1; r + 1 < rows.size(); ++r) rows[r][0] = "`" + rows[r][0] + "`";  // <32> is no tag
+  for (size_t r = 1; r + 1 < rows.size(); ++r)
+    rows[r][0] = "`" + rows[r][0] + "`";  // or <32> would be an HTML tag
   const auto wide  = widths(rows);
   std::string text = "| " + line(rows.front(), wide, " | ") + " |\n|";
   for (size_t c = 0; c < wide.size(); ++c)

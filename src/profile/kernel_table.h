@@ -1,5 +1,5 @@
-// What the kernels of a call were, one row for each that was launched in the same way, and what the call
-// reached of the work it declared.
+// A table of the kernels of a call, one row for each kernel and launch configuration, and the rates of the
+// call's declared cost.
 #pragma once
 
 #include <array>
@@ -23,27 +23,27 @@ struct KernelRow {
   std::optional<double> occupancy;
   std::string limiter;
   int calls      = 0;
-  double time_ns = 0;                      // of all of them
+  double time_ns = 0;                      // of all calls
   double share   = 0;                      // of the time of all kernels
-  std::map<std::string, double> counters;  // profile/metrics.h; of all of them together
+  std::map<std::string, double> counters;  // of profile/metrics.h, combined over all calls
 };
 
 struct KernelTable {
   std::vector<KernelRow> rows;  // longest first
   int kernels    = 0;
   double time_ns = 0;  // in kernels
-  double span_ns = 0;  // from the first start to the last end: gaps and overlaps are the difference
-  std::optional<double> bytes_per_s;  // of the declared cost over the span; absent where none was declared
+  double span_ns = 0;  // from the first start to the last end: includes gaps, counts overlaps once
+  std::optional<double> bytes_per_s;  // declared cost over the span; absent where none was declared
   std::optional<double> flops_per_s;
 };
 
 KernelTable kernel_table(const std::vector<lab::KernelRecord>& kernels, const lab::Cost& cost);
 
-// A header, the rows, and a last row for the whole call: for whoever lays out tables.
+// A header, the rows, and a last row for the whole call.
 std::vector<std::vector<std::string>> cells(const KernelTable& table);
 
 std::string to_text(const KernelTable& table);      // columns aligned, for a terminal
-std::string to_markdown(const KernelTable& table);  // GitHub's, aligned too
+std::string to_markdown(const KernelTable& table);  // GitHub's Markdown, aligned
 nlohmann::json to_json(const KernelTable& table);   // "fathom.kernels/1"
 
 }  // namespace fathom::profile

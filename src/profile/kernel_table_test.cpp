@@ -54,7 +54,7 @@ TEST(KernelTable, RatesAreAbsentWithoutTimesOrWork) {
   const KernelTable untimed           = kernel_table({timeless}, {.read = 1});
   EXPECT_FALSE(untimed.bytes_per_s);
   EXPECT_EQ(untimed.rows[0].share, 0);
-  // A kernel without times does not stretch the span back to zero.
+  // A kernel without times does not extend the span to time zero.
   EXPECT_DOUBLE_EQ(kernel_table({timeless, kernel("tile", 0, 100)}, {}).span_ns, 100);
   EXPECT_FALSE(kernel_table({kernel("tile", 0, 100)}, {}).bytes_per_s);
 }

@@ -7,18 +7,13 @@
 namespace fathom::profile {
 namespace {
 
-enum Chips : unsigned {
-  kAmpere    = 1,
-  kAda       = 2,
-  kHopper    = 4,
-  kBlackwell = 8,
-  kAll       = 15
-};  // data-centre chips but Ada
+// Data-centre chips but Ada.
+enum Chips : unsigned { kAmpere = 1, kAda = 2, kHopper = 4, kBlackwell = 8, kAll = 15 };
 enum Combine { kAdds, kMean };
 enum Better { kLower, kHigher };
 
 struct Row {
-  MetricSet set;  // the smallest that has it
+  MetricSet set;  // the smallest set with it
   unsigned chips;
   std::string_view name, cupti;
   Combine combine;
@@ -33,16 +28,16 @@ constexpr Row kRows[] = {
     {kMinimal, kAll, "cycles", "sm__cycles_elapsed.max", kAdds, kLower},
     {kMinimal, kAll, "dram_bytes_read", "dram__bytes_read.sum", kAdds, kLower},
     {kMinimal, kAll, "dram_bytes_written", "dram__bytes_write.sum", kAdds, kLower},
-    // Achieved occupancy, where occupancy.h is what could be.
+    // Achieved occupancy; occupancy.h computes the theoretical one.
     {kMinimal, kAll, "warps_active_pct", "sm__warps_active.avg.pct_of_peak_sustained_active", kMean, kHigher},
     {kMinimal, kAll, "issue_active_pct", "smsp__issue_active.avg.pct_of_peak_sustained_active", kMean,
      kHigher},
-    // Of each scheduler, in each cycle: below 1 it often has nothing to issue.
+    // Of each scheduler, in each cycle: below 1 it often cannot issue.
     {kMinimal, kAll, "warps_eligible", "smsp__warps_eligible.avg.per_cycle_active", kMean, kHigher},
 
     {kRoofline, kAll, "l2_bytes", "lts__t_bytes.sum", kAdds, kLower},
     {kRoofline, kAll, "l1_bytes", "l1tex__t_bytes.sum", kAdds, kLower},
-    // By thread, so a warp of a full mask counts 32; an ffma is two flops.
+    // Counts threads, so a full warp counts 32; an ffma is two flops.
     {kRoofline, kAll, "fadd", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum", kAdds, kLower},
     {kRoofline, kAll, "fmul", "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum", kAdds, kLower},
     {kRoofline, kAll, "ffma", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kAdds, kLower},
@@ -70,7 +65,7 @@ constexpr Row kRows[] = {
      kLower},
     {kDeep, kBlackwell, "tensor_fp4_ops", "sm__ops_path_tensor_src_fp4_dst_fp32.sum", kAdds, kLower},
 
-    // Warps that wait for so and so, for every instruction issued.
+    // Warps stalled for this reason, per issued instruction.
     {kDeep, kAll, "stall_long_scoreboard",
      "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio", kMean, kLower},
     {kDeep, kAll, "stall_short_scoreboard",
@@ -92,7 +87,7 @@ constexpr Row kRows[] = {
 
     {kDeep, kAll, "shared_bank_conflicts", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", kAdds,
      kLower},
-    // Of 32: what a sector that was moved held of what was asked for.
+    // Requested bytes of each 32-byte sector that was moved.
     {kDeep, kAll, "bytes_per_sector_load", "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
      kMean, kHigher},
     {kDeep, kAll, "bytes_per_sector_store", "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",

@@ -1,12 +1,14 @@
-// Every counter name against CUPTI itself, for every chip of the table. Needs the toolkit's libraries, no
+// Checks every counter name with CUPTI, for every chip of the table. Needs the toolkit's libraries but no
 // GPU.
 #include <gtest/gtest.h>
 
-#include "profile/counter_config.h"
+#include "machine/counter_config.h"
 #include "profile/metrics.h"
 
 namespace fathom::profile {
 namespace {
+
+using machine::CounterConfig;
 
 Result<CounterConfig> configure(const Cupti& cupti, const std::string& chip, MetricSet set) {
   std::vector<std::string> names;

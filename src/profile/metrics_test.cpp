@@ -40,7 +40,7 @@ TEST(Metrics, CountsAddAndSharesAreMeansOverTime) {
                             .counters = {{"dram_bytes_read", 11}, {"l1_hit_pct", 80}, {"cycles", 5}}};
   const auto both = combined_counters({&a, &b});
   EXPECT_EQ(both, (std::map<std::string, double>{{"dram_bytes_read", 111}, {"l1_hit_pct", 50}}));
-  // What one of them lacks is not the sum of the others.
+  // A counter that one kernel lacks has no sum.
   EXPECT_EQ(combined_counters({&b, &a}), both);
   EXPECT_EQ(combined_counters({&b}), b.counters);
   EXPECT_TRUE(combined_counters({}).empty());

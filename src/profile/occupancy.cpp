@@ -11,11 +11,11 @@ namespace {
 
 constexpr int kWarpSize       = 32;
 constexpr int kPartitions     = 4;
-constexpr int kMostThreads    = 1024;     // a block
-constexpr int kMostRegisters  = 255;      // a thread
+constexpr int kMaxThreads     = 1024;     // a block
+constexpr int kMaxRegisters   = 255;      // a thread
 constexpr int kRegisterUnit   = 256;      // a warp's registers are rounded up to it
 constexpr int64_t kSharedUnit = 128;      // bytes; a block's shared memory is rounded up to it
-constexpr int64_t kReserved   = 1 << 10;  // bytes of shared memory that the driver takes of each block
+constexpr int64_t kReserved   = 1 << 10;  // bytes of shared memory that the driver reserves for each block
 constexpr int64_t kKib        = 1024;
 constexpr int kUnlimited      = std::numeric_limits<int>::max();
 constexpr int kAllRegisters   = 1 << 16;
@@ -23,10 +23,10 @@ constexpr int kAllRegisters   = 1 << 16;
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int blocks_by_registers(const GpuFacts& gpu, int warps, int registers) {
-  if (registers > kMostRegisters) return 0;
+  if (registers > kMaxRegisters) return 0;
   const int64_t of_warp = round_up(int64_t{registers} * kWarpSize, kRegisterUnit);
   if (of_warp == 0) return kUnlimited;
-  // The hardware's own check takes a block's warps to be spread over whole partitions.
+  // The hardware's check assumes a block's warps spread over whole partitions.
   if (of_warp * round_up(warps, kPartitions) > gpu.registers) return 0;
   const int64_t warps_that_fit = gpu.registers / kPartitions / of_warp * kPartitions;
   return static_cast<int>(warps_that_fit / warps);
@@ -77,7 +77,7 @@ Occupancy theoretical_occupancy(const GpuFacts& gpu, int64_t threads, int regist
                 "a block has threads, and uses no less than nothing");
   const int warps = static_cast<int>((threads + kWarpSize - 1) / kWarpSize);
   Occupancy result;
-  result.blocks_by = {threads > kMostThreads ? 0 : gpu.warps / warps, gpu.blocks,
+  result.blocks_by = {threads > kMaxThreads ? 0 : gpu.warps / warps, gpu.blocks,
                       blocks_by_registers(gpu, warps, registers), blocks_by_shared_memory(gpu, shared)};
   result.blocks    = *std::min_element(result.blocks_by.begin(), result.blocks_by.end());
   result.warps     = result.blocks * warps;

@@ -1,4 +1,4 @@
-// Our arithmetic against the toolkit's own, over launches of every kind.
+// Compares with the toolkit's cuda_occupancy.h over many launch configurations.
 #include <cuda_occupancy.h>
 #include <gtest/gtest.h>
 

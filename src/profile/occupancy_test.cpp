@@ -43,19 +43,19 @@ TEST(Occupancy, RegistersLimit) {
 
 TEST(Occupancy, FullIsLimitedByWarpsAlone) {
   expect({90, 256, 32, 0, 8, 1, {Limiter::warps}});
-  expect({90, 1024, 32, 0, 2, 1, {Limiter::warps}});              // registers would allow no more either
+  expect({90, 1024, 32, 0, 2, 1, {Limiter::warps}});              // registers allow no more either
   expect({90, 64, 32, 0, 32, 1, {Limiter::warps}});               // nor would blocks
   expect({90, 2048 / 3, 16, 0, 2, 44.0 / 64, {Limiter::warps}});  // 22 warps a block
 }
 
 TEST(Occupancy, BlocksLimit) {
   expect({90, 32, 32, 0, 32, 0.5, {Limiter::blocks}});
-  expect({90, 1, 1, 0, 32, 0.5, {Limiter::blocks}});  // a warp is taken whole
+  expect({90, 1, 1, 0, 32, 0.5, {Limiter::blocks}});  // rounded up to a whole warp
   expect({86, 64, 32, 0, 16, 32.0 / 48, {Limiter::blocks}});
   expect({89, 32, 32, 0, 24, 0.5, {Limiter::blocks}});
 }
 
-// The driver takes 1 KiB beside what a block asks for.
+// The driver reserves 1 KiB for each block.
 TEST(Occupancy, SharedMemoryLimits) {
   expect({90, 128, 32, 48 * 1024, 4, 0.25, {Limiter::shared_memory}});
   expect({90, 128, 32, 227 * 1024, 1, 4.0 / 64, {Limiter::shared_memory}});
@@ -66,7 +66,7 @@ TEST(Occupancy, SharedMemoryLimits) {
 }
 
 TEST(Occupancy, NamesEveryLimiterThatLetsInNoMore) {
-  // Four blocks by registers, four by shared memory: lifting one of them alone gains nothing.
+  // Registers allow four blocks, and so does shared memory: relaxing one limit alone gains nothing.
   expect({90, 256, 64, 48 * 1024, 4, 0.5, {Limiter::registers, Limiter::shared_memory}});
   EXPECT_EQ(to_string(Limiters{Limiter::registers, Limiter::shared_memory}), "registers and shared memory");
   EXPECT_EQ(to_string(Limiters{Limiter::warps, Limiter::blocks, Limiter::registers}),

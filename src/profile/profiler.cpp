@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/atomic_file.h"
 #include "lab/json_text.h"
 #include "lab/target.h"
 #include "profile/kernel_table.h"
@@ -15,10 +16,10 @@
 namespace fathom::profile {
 namespace {
 
-// Two runs of a call launch the same kernels in the same order, or their records cannot be joined.
+// Joins the records of two runs of a call, which must launch the same kernels in the same order.
 bool add_counters(std::vector<lab::KernelRecord>& kernels, const CounterRun& run) {
   if (run.kernels.size() != kernels.size()) return false;
-  // Activity is sorted by start, counters by launch: correlation numbers grow with every launch.
+  // Activity is sorted by start, counters by launch order, the order of correlation ids.
   std::vector<size_t> by_launch(kernels.size());
   for (size_t i = 0; i < by_launch.size(); ++i) by_launch[i] = i;
   std::stable_sort(by_launch.begin(), by_launch.end(),
@@ -33,7 +34,7 @@ std::map<std::string, lab::Metric> metrics_of(const std::vector<lab::KernelRecor
   metrics["kernels"] = {static_cast<double>(kernels.size()), "lower"};
   if (kernels.empty()) return metrics;
   metrics["kernel_time_ns"] = {table.time_ns, "lower"};
-  // Of the kernel that took longest, which is the one to look at.
+  // Of the longest kernel.
   const KernelRow& longest          = table.rows.front();
   metrics["registers_per_thread"]   = {static_cast<double>(longest.registers), "lower"};
   metrics["shared_bytes_per_block"] = {static_cast<double>(longest.shared), "lower"};
@@ -98,10 +99,10 @@ class CudaProfiler final : public lab::Profiler {
     nlohmann::json json = to_json(table);
     json["id"]          = id;
     json["notes"]       = notes;
-    lab::write_file_whole(file("kernels", "json"), lab::json_text(json));
+    write_file_atomically(file("kernels", "json"), lab::json_text(json));
     std::string page = fmt::format("# {}\n\n{}", id, to_markdown(table));
     for (const std::string& note : notes) page += fmt::format("\n{}\n", note);
-    lab::write_file_whole(file("kernels", "md"), page);
+    write_file_atomically(file("kernels", "md"), page);
   }
 
   ProfilerOptions options_;
@@ -116,7 +117,7 @@ std::unique_ptr<lab::Profiler> make_profiler(ProfilerOptions options, ProfilerSo
 
 std::string profile_file_name(std::string_view kind, const lab::Point& at, std::string_view extension) {
   std::string point = at.to_string();
-  // A value may be any text; a file's name may not.
+  // A parameter's value may contain characters that file names may not.
   for (char& c : point) {
     if (c == '&') c = ',';
     if (c == '/' || c == '\\' || c == ':' || static_cast<unsigned char>(c) < ' ') c = '_';

@@ -1,4 +1,4 @@
-// The lab's Profiler: activity first, then counters, and what they say as files and metrics.
+// Implements the lab's Profiler: records activity, then counters, and reports both as files and metrics.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 
 #include "lab/profiler.h"
 #include "profile/activity.h"
+#include "profile/kernel_counters.h"
 #include "profile/metrics.h"
-#include "profile/range_profiler.h"
 
 namespace fathom::profile {
 
 struct ProfilerOptions {
   MetricSet set = MetricSet::minimal;
-  bool counters = true;  // false where a replayed kernel would wait for ever: several GPUs, flags in memory
-  // Of the run. Into <folder>/<experiment>/<variant>/ go trace_<point>.json for ui.perfetto.dev,
-  // kernels_<point>.json and kernels_<point>.md, each whole or not at all. Empty: no files.
+  bool counters = true;  // false where a replayed kernel would wait forever: several GPUs, flags in memory
+  // Folder of the run. <folder>/<experiment>/<variant>/ gets trace_<point>.json for ui.perfetto.dev,
+  // kernels_<point>.json and kernels_<point>.md, each written atomically. Empty: no files.
   std::string folder;
 };
 
-// Where the records come from; a test puts its own in their place.
+// The sources of the records, which tests replace.
 struct ProfilerSources {
   std::function<Result<Activity>(const std::function<void()>&)> activity = watch_activity;
   std::function<Result<CounterRun>(MetricSet, size_t, const std::function<void()>&)> counters = count_kernels;

@@ -1,32 +1,32 @@
-// The profiler on a live GPU: kernels that core launches to fill memory, seen and counted. Skips without one.
+// The profiler on a GPU: records and counts the kernels of Device::fill_uniform. Skipped without a GPU.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/cuda_graph.h"
-#include "core/device.h"
 #include "core/expect.h"
-#include "machine/gpu_kernels.h"
+#include "cuda/device.h"
+#include "cuda/graph.h"
+#include "machine/gpu_ceiling_kernels.h"
 #include "profile/activity.h"
+#include "profile/kernel_counters.h"
 #include "profile/profiler.h"
-#include "profile/range_profiler.h"
 
 namespace fathom::profile {
 namespace {
 
-constexpr int64_t kFloats = int64_t{64} << 20;  // 256 MiB: more than any L2 keeps
+constexpr int64_t kFloats = int64_t{64} << 20;  // 256 MiB: larger than any L2
 constexpr int64_t kBytes  = kFloats * 4;
 
 class ProfilerCuda : public testing::Test {
  protected:
   void SetUp() override {
-    device_ = cuda_device();
-    if (!device_) GTEST_SKIP() << why_no_cuda_device();
+    device_ = find_device({0});
+    if (!device_) GTEST_SKIP() << why_no_device({0});
     memory_ = device_->allocate(kBytes);
     sink_   = device_->allocate(64);
-    fill();  // what is loaded and made at the first call is not the call
+    fill();  // loads the kernel and makes the context
   }
   void TearDown() override {
     if (!device_) return;
@@ -84,7 +84,7 @@ TEST_F(ProfilerCuda, SeesEachKernelOfAGraphThatWasMadeWhileItWatched) {
   const auto watch = ActivityWatch::open();
   if (!watch) GTEST_SKIP() << watch.error().message;
   const StreamRef stream = device_->stream();
-  // A fill waits for its end, which a capture does not allow.
+  // Not a fill: it synchronises, which a capture does not allow.
   const auto read       = [&] { machine::gpu_kernels()->read(memory_, kBytes, sink_, stream); };
   const Activity direct = (*watch)->watch(read);
   const CudaGraph graph(stream, [&] { read(), read(); });
@@ -114,7 +114,7 @@ TEST_F(ProfilerCuda, CountsTheBytesThatAFillWrites) {
         EXPECT_GT(kernel.at("l2_bytes"), 0);
       }
     }
-    // The last of it may still lie in the L2 cache when the kernel ends.
+    // The last writes may still be in L2 when the kernel ends.
     EXPECT_GT(written, 0.5 * kBytes) << to_string(set);
     EXPECT_LT(written, 1.2 * kBytes) << to_string(set);
     EXPECT_LT(read, 0.2 * kBytes) << to_string(set);

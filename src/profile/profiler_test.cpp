@@ -124,7 +124,7 @@ TEST(Profiler, PassesOnWhatTheCallThrows) {
                std::runtime_error);
 }
 
-// Whatever this machine is: a sentence or a profile, and no crash.
+// On any machine: a profile or a reason, and no crash.
 TEST(Profiler, SaysWhyItSeesNothing) {
   const auto profile = make_profiler({})->profile(kWhat, [] {});
   if (!profile) {

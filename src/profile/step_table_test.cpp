@@ -60,7 +60,7 @@ TEST(StepTable, RowsAndGapsAddUpToTheStep) {
   EXPECT_DOUBLE_EQ(all_times(table), table.step_ns);
 }
 
-// As dependent launches do: each kernel is there before the one before it has ended.
+// As under programmatic dependent launch: each kernel starts before the previous one ends.
 TEST(StepTable, AKernelThatBeginsEarlyIsChargedFromTheEndOfTheOneBefore) {
   Recorded seen;
   seen.kernel("first", 0, 100).kernel("second", 40, 180).kernel("inside", 90, 150).kernel("third", 170, 200);
@@ -87,7 +87,7 @@ TEST(StepTable, LeavesOutWhatIsOutsideOrHasNoTimes) {
   EXPECT_TRUE(step_table(seen.activity, kBase + 100, kBase + 100, 1).rows.empty());
 }
 
-// Prefill in two steps, of which the first yields nothing, and three steps of decoding.
+// Prefill in two steps, the first without a token, and three decode steps.
 Activity batch() {
   Recorded seen;
   seen.copy("copy host to device", 1000, 1100).kernel("prompt", 1100, 5000);
@@ -129,30 +129,103 @@ TEST(BatchSteps, WithoutDecodingOrWithoutRecordsAreEmpty) {
 
 TEST(StepTable, ReadsWithoutNamespacesAndInMicroseconds) {
   Recorded seen;
-  seen.kernel("kernels::products_kernel<kernels::Shape<128, 64>, kernels::Experts>", 0, 1500);
+  seen.kernel("kernels::wgmma_gemm_kernel<kernels::TileShape<128>, kernels::Experts>", 0, 1500);
   seen.kernel(("kernels::" + std::string(100, 'k')).c_str(), 2000, 2500);
   const auto text = cells(step_table(seen.activity, kBase, kBase + 2500, 1));
   ASSERT_EQ(text.size(), 5U);
   EXPECT_EQ(text[0], (std::vector<std::string>{"kernel", "launches", "µs", "share"}));
   EXPECT_EQ(text[1],
-            (std::vector<std::string>{"products_kernel<Shape<128, 64>, Experts>", "1", "1.5", "60.0 %"}));
+            (std::vector<std::string>{"wgmma_gemm_kernel<TileShape<128>, Experts>", "1", "1.5", "60.0 %"}));
   EXPECT_EQ(text[2][0], std::string(59, 'k') + "…");
   EXPECT_EQ(text[3], (std::vector<std::string>{"nothing ran", "", "0.5", "20.0 %"}));
   EXPECT_EQ(text[4], (std::vector<std::string>{"the step", "2", "2.5", ""}));
-  EXPECT_EQ(cells({}).size(), 1U);
+  EXPECT_EQ(cells(StepTable{}).size(), 1U);
 }
 
 TEST(StepTable, IsJsonWithWholeNames) {
   Recorded seen;
-  seen.kernel("kernels::tall_kernel", 0, 1500);
+  seen.kernel("kernels::linear_gemv_kernel", 0, 1500);
   const nlohmann::json json = to_json(step_table(seen.activity, kBase, kBase + 3000, 2));
   EXPECT_EQ(json.at("steps"), 2);
   EXPECT_EQ(json.at("step_ns"), 1500.0);
   EXPECT_EQ(json.at("gap_ns"), 750.0);
-  EXPECT_EQ(json.at("kernels").at(0).at("name"), "kernels::tall_kernel");
+  EXPECT_EQ(json.at("kernels").at(0).at("name"), "kernels::linear_gemv_kernel");
   EXPECT_EQ(json.at("kernels").at(0).at("launches"), 0.5);
   EXPECT_EQ(json.at("kernels").at(0).at("time_ns"), 750.0);
   EXPECT_EQ(json.at("kernels").at(0).at("share_of_step"), 0.5);
+}
+
+const std::vector<DeclaredCost> kCosts = {
+    {.kernel   = "gemm_kernel",
+     .instance = "Swiglu",
+     .launches = 2,
+     .bytes    = 300e3,
+     .flops    = 900e3,
+     .expected = true},
+    {.kernel = "gemm_kernel", .instance = "Linear", .launches = 1, .bytes = 50e3, .flops = 400e6},
+    {.kernel = "norm_kernel", .instance = "", .launches = 1, .bytes = 10e3, .flops = 1e3}};
+
+// 100 us: two instances of one op, another op that the tensor cores limit, and a kernel without a cost.
+StepTable costed() {
+  Recorded seen;
+  seen.kernel("gemm_kernel<Shape<128>, SwigluEpilogue>", 0, 30'000);
+  seen.kernel("gemm_kernel<Shape<16>, SwigluEpilogue>", 30'000, 60'000);
+  seen.kernel("gemm_kernel<Shape<128>, LinearEpilogue>", 60'000, 80'000);
+  seen.kernel("norm_kernel", 80'000, 90'000);
+  seen.copy("copy device to host", 90'000, 95'000);
+  StepTable table = step_table(seen.activity, kBase, kBase + 100'000, 1);
+  add_costs(table, kCosts);
+  return table;
+}
+
+TEST(StepCosts, GiveEachOpItsBytesItsRateAndItsShareOfTheLimit) {
+  const StepTable table = costed();
+  EXPECT_TRUE(table.notes.empty());
+  ASSERT_EQ(table.rows.size(), 4U);
+  EXPECT_DOUBLE_EQ(all_times(table), table.step_ns);
+  EXPECT_DOUBLE_EQ(table.rows[0].launches, 2);
+  EXPECT_DOUBLE_EQ(table.rows[0].time_ns, 60'000);
+
+  const auto text = cells(table, {.read_bytes_per_s = 10e9, .flops_per_s = 40e12});
+  EXPECT_EQ(text[0],
+            (std::vector<std::string>{"kernel", "launches", "µs", "share", "MB", "rate", "of limit"}));
+  // 300 kB in 60 us; the bytes are an expectation.
+  EXPECT_EQ(text[1], (std::vector<std::string>{"gemm_kernel Swiglu", "2", "60.0", "60.0 %", "~0.3", "5 GB/s",
+                                               "50.0 %"}));
+  // 400 Mflop in 20 us are half of the limit; 2.5 GB/s are a quarter of theirs.
+  EXPECT_EQ(text[2], (std::vector<std::string>{"gemm_kernel Linear", "1", "20.0", "20.0 %", "0.05",
+                                               "20 Tflop/s", "50.0 %"}));
+  EXPECT_EQ(text[3],
+            (std::vector<std::string>{"norm_kernel", "1", "10.0", "10.0 %", "0.01", "1 GB/s", "10.0 %"}));
+  EXPECT_EQ(text[4], (std::vector<std::string>{"copy device to host", "1", "5.0", "5.00 %", "", "", ""}));
+  EXPECT_EQ(text[6], (std::vector<std::string>{"the step", "5", "100.0", "", "~0.36", "3.6 GB/s", "36.0 %"}));
+}
+
+TEST(StepCosts, WithoutLimitsHaveARateAndNoShare) {
+  const auto text = cells(costed());
+  EXPECT_EQ(text[2][5], "2.5 GB/s");
+  EXPECT_EQ(text[2][6], "");
+}
+
+TEST(StepCosts, AreNotGivenWhereLaunchesDiffer) {
+  Recorded seen;
+  seen.kernel("gemm_kernel<SwigluEpilogue>", 0, 30'000).kernel("norm_kernel", 30'000, 40'000);
+  StepTable table = step_table(seen.activity, kBase, kBase + 50'000, 1);
+  add_costs(table, kCosts);
+  EXPECT_FALSE(row(table, "gemm_kernel<SwigluEpilogue>")->cost);
+  EXPECT_TRUE(row(table, "norm_kernel")->cost);
+  ASSERT_EQ(table.notes.size(), 2U);  // one launch of two, none of one
+  EXPECT_EQ(table.notes[0],
+            "gemm_kernel Swiglu: 1 launches a step were seen and 2 declared; no cost is shown");
+}
+
+TEST(StepCosts, AreInJsonAndNullWhereThereIsNone) {
+  const nlohmann::json kernels = to_json(costed()).at("kernels");
+  EXPECT_EQ(kernels.at(0).at("bytes"), 300e3);
+  EXPECT_EQ(kernels.at(0).at("flops"), 900e3);
+  EXPECT_EQ(kernels.at(0).at("bytes_expected"), true);
+  EXPECT_EQ(kernels.at(2).at("bytes_expected"), false);
+  EXPECT_TRUE(kernels.at(3).at("bytes").is_null());
 }
 
 }  // namespace

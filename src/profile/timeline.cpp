@@ -9,18 +9,18 @@
 namespace fathom::profile {
 namespace {
 
-std::string extent_text(const std::array<int64_t, 3>& extent) {
+std::string full_extent_text(const std::array<int64_t, 3>& extent) {
   return fmt::format("{}x{}x{}", extent[0], extent[1], extent[2]);
 }
 
 std::vector<Trace::Argument> arguments_of(const lab::KernelRecord& kernel) {
-  std::vector<Trace::Argument> arguments{{"grid", extent_text(kernel.grid)},
-                                         {"block", extent_text(kernel.block)},
+  std::vector<Trace::Argument> arguments{{"grid", full_extent_text(kernel.grid)},
+                                         {"block", full_extent_text(kernel.block)},
                                          {"registers per thread", int64_t{kernel.registers}},
                                          {"static shared memory, bytes", kernel.static_shared},
                                          {"dynamic shared memory, bytes", kernel.dynamic_shared}};
   if (kernel.cluster != std::array<int64_t, 3>{1, 1, 1})
-    arguments.push_back({"cluster", extent_text(kernel.cluster)});
+    arguments.push_back({"cluster", full_extent_text(kernel.cluster)});
   if (kernel.local > 0) arguments.push_back({"local memory per thread, bytes", kernel.local});
   if (kernel.occupancy) {
     arguments.push_back({"theoretical occupancy", *kernel.occupancy});
@@ -30,7 +30,7 @@ std::vector<Trace::Argument> arguments_of(const lab::KernelRecord& kernel) {
   return arguments;
 }
 
-// The tracks of the GPUs, made as they are met.
+// The tracks of the GPUs, made at their first use.
 class Streams {
  public:
   Streams(Trace& trace, const Activity& activity) : trace_(trace) {
@@ -74,16 +74,17 @@ std::vector<HostCall> without_inner_driver_calls(const std::vector<HostCall>& ca
   for (auto& [thread, intervals] : runtime_calls) std::sort(intervals.begin(), intervals.end());
   const auto inside_one = [&](const HostCall& call) {
     const auto& intervals = runtime_calls[call.thread];
-    // Calls of one thread and one API follow each other: only the last to start before this can hold it.
+    // Calls of one thread and API do not overlap: only the last one that started earlier can enclose this
+    // one.
     auto after = std::upper_bound(intervals.begin(), intervals.end(), std::pair(call.start_ns, INT64_MAX));
     return after != intervals.begin() && call.end_ns <= (--after)->second;
   };
-  std::vector<HostCall> kept;
+  std::vector<HostCall> outer;
   for (const HostCall& call : calls) {
     const bool launches = launched.contains(call.correlation) && !of_runtime.contains(call.correlation);
-    if (!call.driver || launches || !inside_one(call)) kept.push_back(call);
+    if (!call.driver || launches || !inside_one(call)) outer.push_back(call);
   }
-  return kept;
+  return outer;
 }
 
 Trace timeline(const Activity& activity, const std::string& title) {

@@ -1,5 +1,5 @@
-// A call's activity as a trace: the host's calls by thread above, each GPU's kernels and copies by stream
-// below, and an arrow from each launch to what it launched.
+// A call's activity as a trace: the host's API calls by thread, below them each GPU's kernels and copies by
+// stream, and an arrow from each launch to its kernel.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace fathom::profile {
 // `title` names the call: "ch07/transpose_gpu/padded n=4096".
 Trace timeline(const Activity& activity, const std::string& title);
 
-// Without the driver's calls that the runtime's are made of. A driver's call stays where a correlation of
-// `launched` is known by it alone, or where no call of the runtime is around it.
+// Removes the driver calls inside runtime calls. A driver call stays where it alone has a correlation id of
+// `launched`, or where no runtime call encloses it.
 std::vector<HostCall> without_inner_driver_calls(const std::vector<HostCall>& calls,
                                                  const std::set<uint32_t>& launched);
 

@@ -10,28 +10,28 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kBase = 1'764'000'000'000'000'000;  // some day in 2025
+constexpr int64_t kTraceBase = 1'764'000'000'000'000'000;  // some day in 2025
 
-// Two launches, of which the second waits for the first; a copy on another stream beside them.
+// Two launches, the second waiting for the first, and a copy on another stream.
 Activity two_kernels_and_a_copy() {
   const auto kernel = [](const char* name, int64_t start, int64_t end, uint32_t correlation) {
     lab::KernelRecord record{.name = name, .grid = {132, 1, 1}, .block = {256, 1, 1}, .registers = 32};
-    record.start_ns    = kBase + start;
-    record.end_ns      = kBase + end;
+    record.start_ns    = kTraceBase + start;
+    record.end_ns      = kTraceBase + end;
     record.stream      = 7;
     record.correlation = correlation;
     return record;
   };
   Activity activity;
-  activity.start_ns   = kBase;
-  activity.end_ns     = kBase + 60'000;
+  activity.start_ns   = kTraceBase;
+  activity.end_ns     = kTraceBase + 60'000;
   activity.kernels    = {kernel("first", 10'000, 20'000, 11), kernel("second", 20'000, 45'000, 12)};
-  activity.copies     = {{"copy host to device", 4096, kBase + 15'000, kBase + 16'000, 0, 14, 13}};
-  activity.host_calls = {{"cudaLaunchKernel", false, kBase + 1'000, kBase + 4'000, 42, 11},
-                         {"cuLaunchKernel", true, kBase + 2'000, kBase + 3'000, 42, 11},
-                         {"cudaLaunchKernel", false, kBase + 5'000, kBase + 6'000, 42, 12},
-                         {"cuMemcpyHtoDAsync_v2", true, kBase + 7'000, kBase + 8'000, 43, 13},
-                         {"cudaDeviceSynchronize", false, kBase + 9'000, kBase + 50'000, 42, 14}};
+  activity.copies     = {{"copy host to device", 4096, kTraceBase + 15'000, kTraceBase + 16'000, 0, 14, 13}};
+  activity.host_calls = {{"cudaLaunchKernel", false, kTraceBase + 1'000, kTraceBase + 4'000, 42, 11},
+                         {"cuLaunchKernel", true, kTraceBase + 2'000, kTraceBase + 3'000, 42, 11},
+                         {"cudaLaunchKernel", false, kTraceBase + 5'000, kTraceBase + 6'000, 42, 12},
+                         {"cuMemcpyHtoDAsync_v2", true, kTraceBase + 7'000, kTraceBase + 8'000, 43, 13},
+                         {"cudaDeviceSynchronize", false, kTraceBase + 9'000, kTraceBase + 50'000, 42, 14}};
   activity.gpus[0]    = {"NVIDIA H200", 90};
   return activity;
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/atomic_file.h"
 #include "core/expect.h"
 #include "lab/record.h"
 
@@ -21,7 +22,7 @@ std::string quoted(const std::string& text) {
 
 std::string number(double value) { return std::isfinite(value) ? nlohmann::json(value).dump() : "null"; }
 
-// From integers: a double has no nanoseconds left after a hundred days.
+// From integers: a double loses nanoseconds after a hundred days.
 std::string microseconds(int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 
 std::string value_text(const lab::Value& value) {
@@ -42,7 +43,7 @@ std::string metadata(const char* what, int process, int track, const std::string
                      arguments);
 }
 
-// What is open on one lane, outermost first: the ends of slices that others may still fall into.
+// The ends of the open slices of a lane, outermost first.
 struct Lane {
   std::vector<int64_t> open;
 
@@ -91,7 +92,7 @@ void Trace::counter(int process, std::string name, int64_t at_ns, double value) 
 std::vector<int> Trace::lanes() const {
   std::vector<int> order(slices_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  // Of those that start together the longest is the outermost.
+  // Of slices that start together the longest is the outermost.
   std::stable_sort(order.begin(), order.end(), [this](int a, int b) {
     const Slice &x = slices_[a], &y = slices_[b];
     return std::pair(x.start_ns, y.end_ns) < std::pair(y.start_ns, x.end_ns);
@@ -164,6 +165,6 @@ std::string Trace::json() const {
   return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", fmt::join(events, ",\n"));
 }
 
-void Trace::write(const std::string& path) const { lab::write_file_whole(path, json()); }
+void Trace::write(const std::string& path) const { write_file_atomically(path, json()); }
 
 }  // namespace fathom::profile

@@ -1,6 +1,6 @@
-// Timelines as Chrome's trace JSON, which ui.perfetto.dev opens. Times go in as integer nanoseconds on one
-// clock; they come out as microseconds since the first of them.
-// Source: "Trace Event Format", chromium.googlesource.com/catapult; events X, s, f, C and M.
+// Timelines in Chrome's trace JSON, which ui.perfetto.dev opens. Input times are integer nanoseconds on one
+// clock; the JSON has microseconds since the first of them. Source: "Trace Event Format",
+// chromium.googlesource.com/catapult; events X, s, f, C and M.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,24 @@ class Trace {
     lab::Value value;
   };
 
-  // Slices of one track that overlap: `nested` is a call within a call and stays where it is drawn inside the
-  // other; `apart` are things of equal rank, such as kernels. What cannot stay moves to a further track
-  // below.
+  // How overlapping slices of a track are drawn: `nested` slices, calls within calls, inside each other;
+  // `apart` slices, such as kernels, on additional tracks below.
   enum class Overlap { nested, apart };
 
-  // A group of tracks: a device, a host process. Shown in the order they were made, as their tracks are.
+  // A group of tracks: a GPU, a host process. Groups and tracks are shown in the order of their creation.
   int process(std::string name);
   int track(int process, std::string name, Overlap overlap);
 
-  // Returns its number, for flow(). An end before the start counts as the start.
+  // Returns the slice's number, for flow(). An end before the start counts as the start.
   int slice(int track, std::string name, int64_t start_ns, int64_t end_ns,
             std::vector<Argument> arguments = {});
-  // An arrow from the start of one slice to the start of another: a launch and what it launched.
+  // An arrow from the start of one slice to the start of another: from a launch to its kernel.
   void flow(int from_slice, int to_slice, std::string name);
-  // A value over time, drawn as a step chart below the process's name.
+  // A sample of a value over time, drawn as a step chart below the process's name.
   void counter(int process, std::string name, int64_t at_ns, double value);
 
   std::string json() const;
-  void write(const std::string& path) const;  // whole or not at all; throws SystemError
+  void write(const std::string& path) const;  // atomically; throws SystemError
 
  private:
   struct Track {
@@ -60,7 +59,7 @@ class Trace {
     int64_t at_ns;
     double value;
   };
-  // Of each slice: 0 is its own track, 1 the first one below it.
+  // The lane of each slice: 0 is its track, 1 the first additional track below.
   std::vector<int> lanes() const;
 
   std::vector<std::string> processes_;

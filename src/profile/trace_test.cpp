@@ -31,7 +31,7 @@ TEST(Trace, EmptyIsATraceToo) {
   EXPECT_EQ(read.at("traceEvents").size(), 0U);
 }
 
-// 13 digits of nanoseconds before the point and three after would not survive a double.
+// A double cannot hold 13 digits before the point and three after it.
 TEST(Trace, TimesAreExactMicrosecondsSinceTheFirst) {
   Trace trace;
   const int track = trace.track(trace.process("host"), "thread 1", Overlap::nested);
@@ -67,7 +67,7 @@ TEST(Trace, NamesAndOrdersProcessesAndTracks) {
   EXPECT_EQ(threads, (std::map<int, std::string>{{1, "stream 7"}, {2, "thread 42"}}));
 }
 
-// No two slices of a thread may cross, or the viewer draws nonsense.
+// Slices of a thread must not cross, or the viewer draws them wrongly.
 void expect_nested(const Trace& trace) {
   struct Interval {
     double start, end;
@@ -107,7 +107,7 @@ TEST(Trace, CallsNestAndCrossingOnesMoveBelow) {
   EXPECT_EQ(names, (std::set<std::string>{"thread 1", "thread 1 (2)"}));
 }
 
-// A kernel that starts before the one ahead of it ended is not part of that one.
+// A kernel that starts before the previous one ends is not nested in it.
 TEST(Trace, KernelsThatOverlapAreDrawnApart) {
   Trace trace;
   const int stream = trace.track(trace.process("GPU 0"), "stream 7", Overlap::apart);
@@ -139,7 +139,7 @@ TEST(Trace, AFlowJoinsTheStartsOfItsSlices) {
       trace.slice(trace.track(trace.process("host"), "thread 1", Overlap::nested), "launch", 0, 5000);
   const int stream = trace.track(trace.process("GPU 0"), "stream 7", Overlap::apart);
   trace.slice(stream, "other", 3000, 9000);
-  const int kernel = trace.slice(stream, "kernel", 7000, 12000);  // lies on the track below
+  const int kernel = trace.slice(stream, "kernel", 7000, 12000);  // on the track below
   trace.flow(launch, kernel, "launch");
   const json from = events(trace, "s").at(0), to = events(trace, "f").at(0);
   EXPECT_EQ(from.at("id"), to.at("id"));

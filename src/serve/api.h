@@ -1,8 +1,9 @@
-// The HTTP API: OpenAI's chat completions, completions and responses, vLLM's and llama.cpp's additions, and
-// what operators ask (specs/serving.md section 2). GET /openapi.json describes it.
+// The HTTP API: OpenAI's chat completions, completions and responses, with vLLM's and llama.cpp's additions,
+// and routes for operators. routes.cpp lists the routes, GET /openapi.json describes them, docs/serving.md
+// explains them.
 //
-// Open to all are /health, /v1/health, /ping, /live, /ready, the page at / and /openapi.json. Everything
-// else, /metrics and /stats too, wants `Authorization: Bearer KEY` where a key is set.
+// /health, /v1/health, /ping, /live, /ready, the page at / and /openapi.json are open to all. If an API key
+// is set, everything else, including /metrics and /stats, requires `Authorization: Bearer KEY`.
 #pragma once
 
 #include <atomic>
@@ -14,30 +15,30 @@
 
 #include "core/result.h"
 #include "engine/generator.h"
+#include "http/http.h"
 #include "model/checkpoint.h"
-#include "serve/api_request.h"
-#include "serve/http.h"
+#include "serve/generation_options.h"
 #include "serve/metrics.h"
 
 namespace fathom::serve {
 
 struct ConstraintRequest;
 
-// What is served, once it is loaded. What it refers to must outlive the Api and every exchange.
+// The loaded model. Everything it refers to must outlive the Api and all exchanges.
 struct ApiModel {
   engine::Generator& generator;
-  const model::Checkpoint& checkpoint;  // with a tokenizer
-  GenerationDefaults defaults = {};     // generation_config.json's
+  const model::Checkpoint& checkpoint;  // has a tokenizer
+  GenerationDefaults defaults = {};     // from generation_config.json
   std::string current_date    = "";     // "2025-06-28" for gpt-oss's system message; "" for none
-  // For response_format and forced tool calls; an error is the client's.
+  // Makes constraints for response_format and forced tool calls. An error is the client's fault.
   std::function<Result<std::unique_ptr<engine::Constraint>>(const ConstraintRequest&)> constraint;
-  ServeMetrics* metrics = nullptr;  // is told of what happens; may be null
+  ServeMetrics* metrics = nullptr;  // may be null
 };
 
 struct ApiOptions {
-  std::vector<std::string> model_names;  // at least one; the first is the one that replies give
-  std::string api_key;                   // "": none is asked for
-  // Of pages elsewhere that may call from a browser: "https://example.org", or "*" for all.
+  std::vector<std::string> model_names;  // at least one; responses name the first
+  std::string api_key;                   // "": no key is required
+  // Origins of pages elsewhere that browsers may call from (CORS): "https://example.org", or "*" for all.
   std::vector<std::string> allowed_origins;
   std::string version;
   std::string page, openapi;  // GET / and /openapi.json
@@ -48,22 +49,22 @@ class Api {
   explicit Api(ApiOptions options);
   ~Api();
 
-  // The Api must outlive it. Until ready() it answers 503 where a model is needed.
-  HttpHandler handler();
+  // The Api must outlive the handler. Until ready(), routes that need a model answer 503.
+  http::Handler handler();
 
-  // Each once, in this order, from any thread.
+  // Each is called once, in this order, from any thread.
   void ready(ApiModel model);
-  void drain();  // no new generation from now on: 503, from /ready too
+  void drain();  // refuses new generations from now on: 503, also from /ready
 
  private:
-  void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) const;
-  bool authorized(const HttpRequest& request) const;
-  std::vector<HttpHeader> headers_for(const HttpRequest& request, const std::string& request_id) const;
+  void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) const;
+  bool authorized(const http::Request& request) const;
+  std::vector<http::Header> headers_for(const http::Request& request, const std::string& request_id) const;
 
   const ApiOptions options_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   std::unique_ptr<const ApiModel> model_;
-  std::atomic<const ApiModel*> loaded_ = nullptr;  // model_, once it is there
+  std::atomic<const ApiModel*> loaded_ = nullptr;  // null until ready(), then model_.get()
   std::atomic<bool> draining_          = false;
 };
 

@@ -1,7 +1,8 @@
-// Why the API said no to a request: what a client reads in the reply's "error".
+// The error of a refused request: the "error" object of the response.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,23 +11,27 @@
 namespace fathom::serve {
 
 struct ApiError {
-  int status       = 400;                // of HTTP
-  std::string type = "BadRequestError";  // vLLM's word for the status
-  std::string message;                   // one sentence that names the field, its value and what it may be
-  std::string param = "";                // the field's place, "messages[2].content"; "" for no single field
-  // Of a prompt that does not fit, in tokens: agents cut their conversation by it.
+  int status       = 400;                // HTTP status
+  std::string type = "BadRequestError";  // vLLM's type for the status
+  std::string message;                   // one sentence with the field, its value and the allowed values
+  std::string param = "";                // the field, "messages[2].content"; "" for no single field
+  // Of a prompt that is too long, in tokens. Agents shorten their conversation by it.
   struct Fit {
     int64_t prompt, context;
   };
   std::optional<Fit> fit = {};
 };
 
-// A value, or the reason there is none.
+// A value, or the error in its place.
 template <class T>
 using ApiResult = std::variant<T, ApiError>;
 
 inline ApiError bad_request(std::string param, std::string message) {
   return {.message = std::move(message), .param = std::move(param)};
 }
+
+// {"error": {message, type, param, code}}, with llama.cpp's n_prompt_tokens and n_ctx where the error has a
+// Fit.
+nlohmann::ordered_json error_json(const ApiError& error);
 
 }  // namespace fathom::serve

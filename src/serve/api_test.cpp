@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "serve/fake_exchange.h"
-#include "serve/output_constraint.h"
-#include "serve/reply_fixture.h"
+#include "http/fake_exchange.h"
+#include "serve/response_fixture.h"
 #include "serve/scripted_generator.h"
+#include "serve/structured_output.h"
 
 namespace fathom::serve {
 namespace {
@@ -41,9 +41,9 @@ struct Scene {
                }});
   }
 
-  std::shared_ptr<FakeExchange> ask(std::string method, std::string path, std::string body = "",
-                                    std::vector<HttpHeader> headers = {}) {
-    auto exchange = std::make_shared<FakeExchange>();
+  std::shared_ptr<http::FakeExchange> ask(std::string method, std::string path, std::string body = "",
+                                          std::vector<http::Header> headers = {}) {
+    auto exchange = std::make_shared<http::FakeExchange>();
     api.handler()({.method  = std::move(method),
                    .path    = std::move(path),
                    .headers = std::move(headers),
@@ -52,11 +52,11 @@ struct Scene {
     EXPECT_FALSE(exchange->misuse);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> chat(const std::string& more) {
+  std::shared_ptr<http::FakeExchange> chat(const std::string& more) {
     return ask("POST", "/v1/chat/completions",
                R"({"messages":[{"role":"user","content":"Hi."}])" + more + "}");
   }
-  // The last sequence says all of `output` and ends.
+  // The last sequence generates all of `output` and ends.
   void answer(std::string_view output, FinishReason reason = FinishReason::stop) {
     generator.say_each(generator.sequences.size() - 1, ids_of(output), reason);
   }
@@ -66,7 +66,9 @@ struct Scene {
   Api api;
 };
 
-std::string type_of(const FakeExchange& exchange) { return Json::parse(exchange.text)["error"]["type"]; }
+std::string type_of(const http::FakeExchange& exchange) {
+  return Json::parse(exchange.text)["error"]["type"];
+}
 
 TEST(Api, Operations) {
   Scene scene;
@@ -289,7 +291,7 @@ TEST(Api, AsksForConstraints) {
   using Kind         = ConstraintRequest::Kind;
   const auto refused = scene.chat(
       R"(,"response_format":{"type":"json_schema","json_schema":{"name":"s","schema":{"type":"object"}}})");
-  EXPECT_EQ(refused->status, 400);  // as the scene's function always says
+  EXPECT_EQ(refused->status, 400);  // the scene's function always returns an error
   EXPECT_EQ(Json::parse(refused->text)["error"]["message"], "cannot");
   scene.chat(R"(,"response_format":{"type":"json_object"})");
   const std::string tools =
@@ -315,7 +317,7 @@ TEST(Api, CountsWhatHappens) {
   Api api({.model_names = {"tiny"}});
   api.ready({.generator = generator, .checkpoint = checkpoint(), .metrics = &metrics});
   const auto ask = [&](std::string method, std::string path, std::string body) {
-    auto exchange = std::make_shared<FakeExchange>();
+    auto exchange = std::make_shared<http::FakeExchange>();
     api.handler()({.method = std::move(method), .path = std::move(path), .body = std::move(body)}, exchange);
     return exchange;
   };
@@ -352,7 +354,7 @@ TEST(Api, TokenizesBothWays) {
       scene.ask("POST", "/tokenize", R"({"content":"a é b","with_pieces":true,"return_token_strs":true})")
           ->text);
   std::string bytes;
-  bool cut = false;  // "é" has no token of its own here
+  bool cut = false;  // "é" has no token of its own
   for (size_t i = 0; i < ids.size(); ++i) {
     const Json& piece = in_pieces["tokens"][i]["piece"];
     EXPECT_EQ(in_pieces["tokens"][i]["id"], ids[i]);

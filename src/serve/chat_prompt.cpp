@@ -17,7 +17,7 @@ bool instructs(const ChatMessage& message) {
 void append_assistant(const ChatMessage& message, std::vector<model::HarmonyMessage>& prompt) {
   if (!message.reasoning.empty())
     prompt.push_back({.role = "assistant", .channel = "analysis", .content = message.reasoning});
-  // What is said before calls is a preamble to them, not the answer.
+  // Content before tool calls is a preamble (commentary), not the final answer.
   if (!message.content.empty())
     prompt.push_back({.role    = "assistant",
                       .channel = message.tool_calls.empty() ? "final" : "commentary",
@@ -54,7 +54,7 @@ void append(const ChatMessage& message, std::vector<model::HarmonyMessage>& prom
 
 }  // namespace
 
-ApiResult<std::vector<model::HarmonyMessage>> chat_prompt(const ChatRequest& request,
+ApiResult<std::vector<model::HarmonyMessage>> chat_prompt(const ChatCompletionRequest& request,
                                                           const ChatStyle& style) {
   if (!style.harmony)
     return bad_request("messages",
@@ -63,7 +63,7 @@ ApiResult<std::vector<model::HarmonyMessage>> chat_prompt(const ChatRequest& req
   const bool own_system = !style.system_prompt.empty();
   const auto& format    = request.options.format;
   const bool schema     = format.kind == ResponseFormat::Kind::json_schema && !own_system;
-  // Tools that may not be called are not shown.
+  // With tool_choice none the prompt does not mention the tools.
   const std::vector<model::NamedSchema> none;
   const auto& tools = request.tool_choice.kind == ToolChoice::Kind::none ? none : request.tools;
 

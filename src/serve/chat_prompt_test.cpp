@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "serve/request_expectations.h"
+#include "serve/expect_parsed.h"
 
 namespace fathom::serve {
 namespace {
@@ -12,10 +12,10 @@ namespace {
 const ChatStyle kGptOss{.harmony = true, .current_date = "2025-06-28"};
 const ChatStyle kOwn{.harmony = true, .system_prompt = "You are tiny.", .current_date = "2025-06-28"};
 
-// One line a message: role>recipient[channel/content_type] content.
+// One line for each message: role>recipient[channel/content_type] content.
 std::string prompt(const std::string& fields, const ChatStyle& style) {
   const std::string body = "{" + fields + "}";
-  const auto result      = chat_prompt(accepted(parse_chat_request(body, kServed), body), style);
+  const auto result      = chat_prompt(accepted(parse_chat_completion_request(body, kServed), body), style);
   if (const auto* error = std::get_if<ApiError>(&result)) return error->message;
   std::string lines;
   for (const auto& m : std::get<0>(result))
@@ -27,8 +27,8 @@ std::string system_line(const char* effort, bool has_functions) {
   return "system>[/] " + model::harmony_system_text(effort, "2025-06-28", has_functions) + "\n";
 }
 
-constexpr const char* kUser  = R"("messages":[{"role":"user","content":"hi"}])";
-constexpr const char* kTools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
+constexpr const char* kUser         = R"("messages":[{"role":"user","content":"hi"}])";
+constexpr const char* kFunctionTool = R"("tools":[{"type":"function","function":{"name":"f"}}])";
 constexpr const char* kDeveloperTools =
     "developer>[/] # Tools\n\n## functions\n\nnamespace functions {\n\ntype f = () => any;\n\n} // namespace "
     "functions";
@@ -39,7 +39,7 @@ TEST(ChatPrompt, OnlyWhatWasSaid) {
             system_line("high", false) + "user>[/] hi\n");
 }
 
-// The bundled model has seen its own system message and users' messages only.
+// The bundled model was trained on its own system message and user messages only.
 TEST(ChatPrompt, ACheckpointsOwnSystemMessage) {
   const std::string schema =
       R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"a":1}}})";
@@ -48,7 +48,7 @@ TEST(ChatPrompt, ACheckpointsOwnSystemMessage) {
             "system>[/] You are tiny.\nuser>[/] hi\n");
   EXPECT_EQ(prompt(R"("messages":[{"role":"system","content":"S"},{"role":"user","content":"hi"}])", kOwn),
             "system>[/] You are tiny.\ndeveloper>[/] # Instructions\n\nS\nuser>[/] hi\n");
-  EXPECT_EQ(prompt(std::string(kUser) + "," + kTools, kOwn),
+  EXPECT_EQ(prompt(std::string(kUser) + "," + kFunctionTool, kOwn),
             std::string("system>[/] You are tiny.\n") + kDeveloperTools + "\nuser>[/] hi\n");
 }
 
@@ -58,7 +58,7 @@ TEST(ChatPrompt, InstructionsToolsAndFormatAreOneMessage) {
           R"("messages":[{"role":"system","content":"S"},{"role":"developer","content":"D"},{"role":"user","content":"hi"},
                 {"role":"system","content":"T"}],"response_format":{"type":"json_schema","json_schema":
                 {"name":"n","description":"d","schema":{"z":1,"a":2}}},)" +
-              std::string(kTools),
+              std::string(kFunctionTool),
           kGptOss),
       system_line("medium", true) +
           "developer>[/] # Instructions\n\nS\n\nD\n\n# Tools\n\n## functions\n\nnamespace functions {\n\n"
@@ -68,9 +68,9 @@ TEST(ChatPrompt, InstructionsToolsAndFormatAreOneMessage) {
 }
 
 TEST(ChatPrompt, ToolsThatMayNotBeCalledAreNotShown) {
-  EXPECT_EQ(prompt(std::string(kUser) + "," + kTools + R"(,"tool_choice":"none")", kGptOss),
+  EXPECT_EQ(prompt(std::string(kUser) + "," + kFunctionTool + R"(,"tool_choice":"none")", kGptOss),
             prompt(kUser, kGptOss));
-  EXPECT_EQ(prompt(std::string(kUser) + "," + kTools + R"(,"tool_choice":"required")", kGptOss),
+  EXPECT_EQ(prompt(std::string(kUser) + "," + kFunctionTool + R"(,"tool_choice":"required")", kGptOss),
             system_line("medium", true) + kDeveloperTools + "\nuser>[/] hi\n");
 }
 
@@ -91,7 +91,7 @@ TEST(ChatPrompt, CallsAndTheirResults) {
 
 TEST(ChatPrompt, NoChatWithoutHarmony) {
   const std::string body = "{" + std::string(kUser) + "}";
-  const auto result      = chat_prompt(accepted(parse_chat_request(body, kServed), body), {});
+  const auto result      = chat_prompt(accepted(parse_chat_completion_request(body, kServed), body), {});
   ASSERT_TRUE(std::holds_alternative<ApiError>(result));
   EXPECT_EQ(std::get<ApiError>(result).status, 400);
   EXPECT_NE(std::get<ApiError>(result).message.find("no chat format"), std::string::npos);

@@ -1,11 +1,11 @@
+#include "serve/completion_request.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "serve/api_request.h"
-#include "serve/json_fields.h"
 #include "serve/request_fields.h"
 
 namespace fathom::serve {
@@ -18,7 +18,7 @@ std::vector<CompletionPrompt> read_prompts(const Field& prompt, const ServedMode
     if (text.empty()) prompt.fail("is missing or empty: there is nothing to go on from");
     return {std::move(text)};
   }
-  // A list of numbers is one prompt; as no prompt is longer than the context, its limit is that of lists.
+  // A list of numbers is one prompt, limited by the context; a list of prompts is limited by kMaxChoices.
   const Field first = prompt.size(std::max(served.max_context, kMaxChoices)) > 0 ? prompt.at(0) : prompt;
   if (first.is_number()) return {prompt.token_ids(served.max_context, served.vocab_size)};
 
@@ -44,12 +44,12 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
     CompletionRequest request{.model   = root["model"].text().value_or(""),
                               .prompts = read_prompts(root["prompt"], served),
                               .echo    = root["echo"].boolean().value_or(false),
-                              .options = read_options(root, served, root["max_tokens"])};
+                              .options = read_generation_options(root, served, root["max_tokens"])};
     GenerationOptions& options = request.options;
     options.format             = read_response_format(root, root["response_format"], Shape::nested);
     options.sampling.logprobs  = root["logprobs"].integer(0, kMaxLogprobs);
     if (!options.max_tokens && !root["n_predict"])
-      options.max_tokens = std::min(served.max_context, std::max(kCompletionTokens, options.min_tokens));
+      options.max_tokens = std::min(served.max_context, std::max(kDefaultMaxTokens, options.min_tokens));
 
     const auto prompts = static_cast<int64_t>(request.prompts.size());
     if (prompts * options.n > kMaxChoices)

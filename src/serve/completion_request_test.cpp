@@ -2,22 +2,22 @@
 
 #include <string>
 
-#include "serve/api_request.h"
-#include "serve/request_expectations.h"
+#include "serve/completion_request.h"
+#include "serve/expect_parsed.h"
 
 namespace fathom::serve {
 namespace {
 
 using Ids = std::vector<model::TokenId>;
 
-CompletionRequest parsed(const std::string& body) {
+CompletionRequest parsed_completion(const std::string& body) {
   return accepted(parse_completion_request(body, kServed), body);
 }
-void expect_refused(const std::string& param, const std::string& body) {
+void expect_completion_refused(const std::string& param, const std::string& body) {
   expect_refused(parse_completion_request(body, kServed), param, body);
 }
 std::vector<CompletionPrompt> prompts(const std::string& prompt) {
-  return parsed("{\"prompt\":" + prompt + "}").prompts;
+  return parsed_completion("{\"prompt\":" + prompt + "}").prompts;
 }
 
 std::string list(const std::string& element, int64_t count) {
@@ -37,8 +37,8 @@ TEST(CompletionRequest, Prompts) {
 }
 
 TEST(CompletionRequest, RefusesPromptsByPlace) {
-  expect_refused("prompt", "{}");
-  expect_refused("prompt", "{\"prompt\":null}");
+  expect_completion_refused("prompt", "{}");
+  expect_completion_refused("prompt", "{\"prompt\":null}");
   for (const auto& [param, prompt] : {std::pair<const char*, std::string>{"prompt", "\"\""},
                                       {"prompt", "[]"},
                                       {"prompt", "5"},
@@ -58,15 +58,17 @@ TEST(CompletionRequest, RefusesPromptsByPlace) {
                                       {"prompt[0]", "[" + list("7", 4097) + "]"},
                                       {"prompt", list("\"x\"", 129)},
                                       {"prompt", list("[1]", 129)}})
-    expect_refused(param, "{\"prompt\":" + prompt + "}");
+    expect_completion_refused(param, "{\"prompt\":" + prompt + "}");
 }
 
 TEST(CompletionRequest, Options) {
-  const CompletionRequest request = parsed("{\"prompt\":\"x\"}");
+  const CompletionRequest request = parsed_completion("{\"prompt\":\"x\"}");
   EXPECT_EQ(request.options.max_tokens, 16);
   EXPECT_EQ(request.options.sampling.temperature, 0.7);
   EXPECT_FALSE(request.echo || request.options.sampling.logprobs);
-  const auto with = [](const std::string& fields) { return parsed("{\"prompt\":\"x\"," + fields + "}"); };
+  const auto with = [](const std::string& fields) {
+    return parsed_completion("{\"prompt\":\"x\"," + fields + "}");
+  };
   EXPECT_EQ(with("\"min_tokens\":30").options.max_tokens, 30);
   EXPECT_EQ(with("\"max_tokens\":3").options.max_tokens, 3);
   EXPECT_EQ(with("\"n_predict\":3").options.max_tokens, 3);
@@ -93,9 +95,9 @@ TEST(CompletionRequest, RefusesEachFieldByName) {
                                       {"temperature", "\"temperature\":[]"},
                                       {"prompt_embeds", "\"prompt_embeds\":\"x\""},
                                       {"response_format.type", "\"response_format\":{\"type\":\"x\"}"}})
-    expect_refused(param, "{\"prompt\":\"x\"," + std::string(fields) + "}");
-  expect_refused("n", "{\"n\":2,\"prompt\":" + list("\"x\"", 65) + "}");
-  EXPECT_EQ(parsed("{\"n\":2,\"prompt\":" + list("\"x\"", 64) + "}").prompts.size(), 64u);
+    expect_completion_refused(param, "{\"prompt\":\"x\"," + std::string(fields) + "}");
+  expect_completion_refused("n", "{\"n\":2,\"prompt\":" + list("\"x\"", 65) + "}");
+  EXPECT_EQ(parsed_completion("{\"n\":2,\"prompt\":" + list("\"x\"", 64) + "}").prompts.size(), 64u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-# Compiles into fathom_serve what serve/page.h declares: the page, joined from src/serve/page/, and openapi.json.
+# Compiles into fathom_serve what serve/embedded_files.h declares: the page, joined from src/serve/page/, and openapi.json.
 #
 # Included, it adds the rule. Run as a script by that rule (cmake -D FROM=src/serve -D TO=folder -P embed.cmake), it writes
 # TO/page.html, which is also what the browser's test opens, and TO/page.cpp.
@@ -61,7 +61,7 @@ string(REPLACE "@SCRIPT@" "${script}" page "${page}")
 
 file(WRITE ${TO}/page.html "${page}")
 file(WRITE ${TO}/page.cpp "// Made by src/serve/embed.cmake.
-#include \"serve/page.h\"
+#include \"serve/embedded_files.h\"
 
 namespace fathom::serve {
 

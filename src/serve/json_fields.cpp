@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "model/strict_json.h"
+#include "core/strict_json.h"
 
 namespace fathom::serve {
 namespace {
@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMaxDepth  = 64;
 constexpr size_t kMaxValues = 1 << 20;
 
-// Of members of one name, all but the last.
+// Keeps the last member of each name.
 void drop_repeated(Json::object_t& object) {
   std::vector<std::pair<std::string_view, size_t>> names;
   for (size_t i = 0; i < object.size(); ++i) names.emplace_back((object.begin() + i)->first, i);
@@ -35,12 +35,12 @@ void drop_repeated(Json::object_t& object) {
   object = std::move(kept);
 }
 
-// Builds the document by appending only. The library's own builder looks each new key up among those before
-// it, one by one: an object of a million keys would take an hour.
+// Builds the document by appending. The library's own builder compares each new key with all earlier keys of
+// the object: a million keys would take an hour.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   std::unique_ptr<Json> root;
-  std::string error;  // what the body is instead; "" where all is well
+  std::string error;  // "": no error
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -48,7 +48,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t value) override { return add(value); }
   bool number_float(double value, const std::string&) override { return add(value); }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(Json::binary_t&) override { return false; }  // JSON has none
+  bool binary(Json::binary_t&) override { return false; }  // JSON has no binary values
   bool start_object(size_t) override { return open(Json::object()); }
   bool start_array(size_t) override { return open(Json::array()); }
   bool key(std::string& name) override {
@@ -89,7 +89,7 @@ class Builder : public nlohmann::json_sax<Json> {
     open_.push_back(place(std::move(value)));
     return true;
   }
-  // Values stay where they are while they are open: only the innermost grows.
+  // Pointers to open values stay valid: only the innermost open value grows.
   Json* place(Json value) {
     if (open_.empty()) {
       root = std::make_unique<Json>(std::move(value));
@@ -188,7 +188,7 @@ std::vector<std::pair<std::string, Field>> Field::members(int64_t most) const {
   }
   for (const auto& [name, value] : json_->items())
     if (!value.is_null())
-      found.emplace_back(name, Field{&value, fmt::format("{}[{}]", path_, model::in_quotes(name)), error_});
+      found.emplace_back(name, Field{&value, fmt::format("{}[{}]", path_, in_quotes(name)), error_});
   return found;
 }
 
@@ -210,7 +210,7 @@ std::optional<int64_t> Field::integer(int64_t lowest, int64_t highest) const {
     fail(fmt::format("is {}, but must be an integer", json_->dump()));
     return {};
   }
-  // Within 2^63: what can be told apart before the conversion. What is read as -2^63 may have been less.
+  // Of floats, accepts magnitudes below 2^63: a float of -2^63 may have been rounded from a smaller number.
   const bool fits     = json_->is_number_unsigned()
                             ? json_->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
                             : !json_->is_number_float() || (rounded > -0x1p63 && rounded < 0x1p63);
@@ -249,7 +249,7 @@ std::optional<std::string> Field::text(int64_t most_bytes) const {
 std::optional<std::string> Field::one_of(std::initializer_list<std::string_view> words) const {
   auto value = text();
   if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
-  fail(fmt::format("is {}, but must be one of {}", model::in_quotes(*value), fmt::join(words, ", ")));
+  fail(fmt::format("is {}, but must be one of {}", in_quotes(*value), fmt::join(words, ", ")));
   return {};
 }
 

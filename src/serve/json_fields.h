@@ -1,5 +1,5 @@
-// Reading a client's JSON: every value is asked for by type and range, and what is wrong names its place. The
-// first error stays with the body and ends no reading; whoever reads looks once, when all has been read.
+// Reads a client's JSON. Each value is requested with its type and range, and an error names its place. The
+// first error stays with the body and does not stop the reading; the caller checks it once, at the end.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@
 
 namespace fathom::serve {
 
-// One value of a body, or an absent one. What is null is absent. All reading of an absent value, or of one
-// that is not as asked for, gives nothing.
+// A value of a body, or an absent one. Null counts as absent. Reading an absent value, or one of the wrong
+// type or range, returns nothing.
 class Field {
  public:
   explicit operator bool() const { return json_ != nullptr; }
 
-  // A member; an error where this is no object.
+  // A member. An error where this is not an object.
   Field operator[](std::string_view name) const;
-  // An array's elements, at most `most`; an error where this is no array.
+  // The number of elements, at most `most`. An error where this is not an array.
   int64_t size(int64_t most) const;
   Field at(int64_t index) const;  // null elements are absent
-  // An object's members in the order they were sent; those that are null are left out.
+  // An object's members in the order they were sent, without those that are null.
   std::vector<std::pair<std::string, Field>> members(int64_t most) const;
 
   std::optional<bool> boolean() const;
-  std::optional<int64_t> integer(int64_t lowest, int64_t highest) const;  // 5.0 is one
+  std::optional<int64_t> integer(int64_t lowest, int64_t highest) const;  // 5.0 is an integer
   std::optional<double> number(double lowest, double highest) const;
   std::optional<std::string> text() const;
-  std::optional<std::string> text(int64_t most_bytes) const;  // and not empty
+  std::optional<std::string> text(int64_t most_bytes) const;  // not empty
   std::optional<std::string> one_of(std::initializer_list<std::string_view> words) const;
-  std::optional<std::string> object_text() const;  // an object, as JSON
+  std::optional<std::string> object_text() const;  // an object's JSON text
   std::vector<model::TokenId> token_ids(int64_t most, int64_t vocab_size) const;
 
   bool is_text() const;
@@ -47,8 +47,8 @@ class Field {
   bool is_empty() const;  // false, "", [] or {}
 
   const std::string& path() const { return path_; }
-  bool failed() const { return error_->has_value(); }  // something in this body: reading on is futile
-  // "`path` `what`": "must be a number, not a string". Whether this is absent or not.
+  bool failed() const { return error_->has_value(); }  // the body has an error, so further reading is useless
+  // Sets the error "`path` `what`", as in "`n` must be a number, not a string", on absent values too.
   void fail(std::string_view what) const;
 
  private:
@@ -61,12 +61,12 @@ class Field {
   void must_be_between(Range lowest, Range highest) const;
 
   const nlohmann::ordered_json* json_;  // null: absent
-  std::string path_;                    // "messages[2].content"; "" of the body
+  std::string path_;                    // "messages[2].content"; "" for the body
   std::optional<ApiError>* error_;
 };
 
-// A body's text, parsed. It must be one JSON object in UTF-8, nested at most 64 deep and of a million values
-// at most; of a key that is given twice the last holds.
+// A parsed body. It must be one JSON object in UTF-8, nested at most 64 deep, with at most a million values.
+// Of equal keys the last one counts.
 class JsonBody {
  public:
   explicit JsonBody(std::string_view text);
@@ -74,7 +74,7 @@ class JsonBody {
   JsonBody& operator=(const JsonBody&) = delete;
   ~JsonBody();
 
-  Field root() { return {json_.get(), "", &error_}; }  // absent where the text is no such thing
+  Field root() { return {json_.get(), "", &error_}; }  // absent where the text is not such an object
   const std::optional<ApiError>& error() const { return error_; }
 
  private:
@@ -82,7 +82,7 @@ class JsonBody {
   std::optional<ApiError> error_;
 };
 
-// What `read` makes of the body, unless something in it was wrong.
+// The result of `read`, unless the body has an error.
 template <class Read>
 auto read_body(std::string_view text, Read read) -> ApiResult<decltype(read(std::declval<Field>()))> {
   JsonBody body(text);

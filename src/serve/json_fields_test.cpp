@@ -72,7 +72,7 @@ TEST(JsonBody, ValuesAreCounted) {
   EXPECT_NE(error_of("{\"a\":[" + repeated("{},", kMost - 2) + "1]}").find("more than"), std::string::npos);
 }
 
-// The library's own reader takes the square of the number of keys: minutes for this body.
+// The library's own parser is quadratic in the number of keys and takes minutes for this body.
 TEST(JsonBody, ManyKeysTakeNoTime) {
   std::string text = "{";
   for (int i = 0; i < 200'000; ++i) text += "\"key" + std::to_string(i) + "\":0,";

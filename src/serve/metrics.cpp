@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/expect.h"
+#include "serve/histogram.h"
 
 namespace fathom::serve {
 namespace {
@@ -23,7 +24,7 @@ using prometheus::MetricType;
 using Label  = ClientMetric::Label;
 using Labels = std::vector<Label>;
 
-// vLLM's buckets, and finer ones: below 10 ms, and where its own begin later, up to those.
+// vLLM's bucket bounds, and finer ones below 10 ms and below vLLM's first bound.
 constexpr double kFirstTokenBounds[] = {.0001, .0002, .0005, .001, .0015, .002, .003, .004, .005, .0075,
                                         .01,   .02,   .04,   .06,  .08,   .1,   .25,  .5,   .75,  1,
                                         2.5,   5,     7.5,   10,   20,    40,   80,   160,  640,  2560};
@@ -34,7 +35,7 @@ constexpr double kChoiceBounds[] = {1, 2, 5, 10, 20};
 
 constexpr double kNanoseconds = 1e9;  // in a second
 
-// 1, 2, 5, 10, ... up to `largest`.
+// The bounds 1, 2, 5, 10, ... up to `largest`.
 std::vector<double> one_two_five(int64_t largest) {
   std::vector<double> bounds;
   for (double decade = 1; decade <= static_cast<double>(largest); decade *= 10)
@@ -47,89 +48,36 @@ int64_t ns(std::chrono::steady_clock::duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
 }
 
-// In whole units (nanoseconds, tokens), so that sums of histograms are exact and can be compared. Not
-// prometheus::Histogram: its sums are rounded, and each has its own lock, so that a reader may see a request
-// in one and not yet in the other.
-class Histogram {
- public:
-  // `unit`: how many of the units observed are one of the bounds'.
-  explicit Histogram(std::span<const double> bounds, double unit = 1)
-      : bounds_(bounds.begin(), bounds.end()), unit_(unit), counts_(bounds.size() + 1) {}
-  // Of what was counted elsewhere: by bucket, and all together.
-  Histogram(std::span<const int64_t> bounds, std::span<const int64_t> counts, int64_t sum)
-      : bounds_(bounds.begin(), bounds.end()), unit_(1), counts_(counts.begin(), counts.end()), sum_(sum) {}
-
-  void observe(int64_t value) {
-    const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), static_cast<double>(value) / unit_);
-    ++counts_[static_cast<size_t>(bound - bounds_.begin())];
-    sum_ += value;
-  }
-
-  void add(const TokenGaps& gaps) {
-    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += gaps.counts()[i];
-    sum_ += gaps.sum_ns();
-  }
-
-  std::optional<double> median() const {
-    uint64_t all = 0, below = 0;
-    for (const uint64_t count : counts_) all += count;
-    for (size_t i = 0; i < bounds_.size(); below += counts_[i++]) {
-      if (2 * (below + counts_[i]) < all || counts_[i] == 0) continue;
-      const double from = i == 0 ? 0 : bounds_[i - 1];
-      const double share =
-          (static_cast<double>(all) / 2 - static_cast<double>(below)) / static_cast<double>(counts_[i]);
-      return from + share * (bounds_[i] - from);
-    }
-    if (all == 0) return std::nullopt;
-    return bounds_.back();
-  }
-
-  ClientMetric::Histogram exported() const {
-    ClientMetric::Histogram histogram;
-    for (size_t i = 0; i < counts_.size(); ++i) {
-      histogram.sample_count += counts_[i];
-      if (i < bounds_.size()) histogram.bucket.push_back({histogram.sample_count, bounds_[i]});
-    }
-    histogram.sample_sum = static_cast<double>(sum_) / unit_;
-    return histogram;
-  }
-
- private:
-  std::vector<double> bounds_;
-  double unit_;
-  std::vector<uint64_t> counts_;  // by bucket; the last is of what is beyond all bounds
-  int64_t sum_ = 0;
-};
-
-// What we serve, as labels.
-constexpr std::string_view kRoutes[]   = {"/",
-                                          "/detokenize",
-                                          "/health",
-                                          "/live",
-                                          "/metrics",
-                                          "/openapi.json",
-                                          "/ping",
-                                          "/ready",
-                                          "/stats",
-                                          "/tokenize",
-                                          "/v1/chat/completions",
-                                          "/v1/completions",
-                                          "/v1/detokenize",
-                                          "/v1/health",
-                                          "/v1/models",
-                                          "/v1/responses",
-                                          "/v1/tokenize",
-                                          "/version",
-                                          "other"};
-constexpr std::string_view kStatuses[] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+// The known paths, as labels.
+constexpr std::string_view kRouteNames[] = {"/",
+                                            "/detokenize",
+                                            "/health",
+                                            "/live",
+                                            "/metrics",
+                                            "/openapi.json",
+                                            "/ping",
+                                            "/ready",
+                                            "/stats",
+                                            "/tokenize",
+                                            "/v1/chat/completions",
+                                            "/v1/completions",
+                                            "/v1/detokenize",
+                                            "/v1/health",
+                                            "/v1/models",
+                                            "/v1/responses",
+                                            "/v1/tokenize",
+                                            "/version",
+                                            "other"};
+constexpr std::string_view kStatuses[]   = {"1xx", "2xx", "3xx", "4xx", "5xx"};
 
 size_t route_index(std::string_view route) {
-  if (route.starts_with("/v1/models/")) route = "/v1/models";  // one model, or a name that somebody made up
-  const auto* known = std::find(std::begin(kRoutes), std::end(kRoutes) - 1, route);
-  return static_cast<size_t>(known - std::begin(kRoutes));
+  // A model's name, which clients may make up, is no label.
+  if (route.starts_with("/v1/models/")) route = "/v1/models";
+  const auto* known = std::find(std::begin(kRouteNames), std::end(kRouteNames) - 1, route);
+  return static_cast<size_t>(known - std::begin(kRouteNames));
 }
 
-// Everything that is counted here, to be copied in one moment.
+// Everything that is counted here. An export copies it under one lock.
 struct Counts {
   explicit Counts(int64_t max_context)
       : prompt_tokens(one_two_five(max_context)),
@@ -146,16 +94,16 @@ struct Counts {
   Histogram prompt_tokens, computed_tokens, generated_tokens, longest_tokens, max_tokens;
   Histogram choices{kChoiceBounds};
 
-  std::array<std::array<int64_t, std::size(kStatuses)>, std::size(kRoutes)> responses{};
+  std::array<std::array<int64_t, std::size(kStatuses)>, std::size(kRouteNames)> responses{};
   int64_t disconnects = 0;
 };
 
-// A metric's name among ours and, where it has one, among vLLM's. Of counters without "_total".
+// A metric's own name, and vLLM's where it has one. Names of counters lack "_total".
 struct Names {
   std::string_view own, vllm = {};
 };
 
-// The families of one text.
+// Collects the metric families of one export.
 class Exposition {
  public:
   explicit Exposition(Labels common) : common_(std::move(common)) {}
@@ -163,7 +111,7 @@ class Exposition {
   void gauge(const Names& names, std::string_view help, double value) {
     add(names, "", help, MetricType::Gauge, {metric({}, value)});
   }
-  // One series for each value of a label.
+  // One series for each value of `label`.
   template <class Number>
   void gauges(const Names& names, std::string_view help, const char* label,
               std::span<const std::pair<std::string, Number>> values) {
@@ -186,7 +134,7 @@ class Exposition {
       for (size_t status = 0; status < std::size(kStatuses); ++status)
         if (const int64_t count = counts.responses[route][status]; count > 0)
           metrics.push_back(
-              metric({{"route", std::string(kRoutes[route])}, {"status", std::string(kStatuses[status])}},
+              metric({{"route", std::string(kRouteNames[route])}, {"status", std::string(kStatuses[status])}},
                      static_cast<double>(count)));
     add({"fathom_http_responses"}, "_total", "Answers whose head was sent, by path and class of status.",
         MetricType::Counter, std::move(metrics));
@@ -212,7 +160,7 @@ class Exposition {
   ClientMetric metric(Labels more, double value) const {
     ClientMetric metric;
     metric.label         = labels(std::move(more));
-    metric.counter.value = metric.gauge.value = value;  // the family's type says which is read
+    metric.counter.value = metric.gauge.value = value;  // the family's type selects one of the two
     return metric;
   }
   template <class Number>
@@ -248,7 +196,8 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
            static_cast<double>(stats.running));
   to.gauge({"fathom_requests_waiting", "vllm:num_requests_waiting"}, "Requests in the queue.",
            static_cast<double>(stats.waiting));
-  // What else a request may wait for with vLLM, a transfer or a grammar, is done here before it is queued.
+  // In vLLM a queued request may also wait for a transfer or a grammar. Here both are done before it is
+  // queued.
   const Series waiting = {{"capacity", stats.waiting}, {"deferred", 0}};
   to.gauges<int64_t>({"fathom_requests_waiting_by_reason", "vllm:num_requests_waiting_by_reason"},
                      "The same, by what they wait for.", "reason", waiting);
@@ -266,7 +215,7 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
 }
 
 void add_tokens(const GeneratorStats& stats, Exposition& to) {
-  // Hits are of these prompts, so there are no more; nothing comes from another machine's cache.
+  // Hits cannot exceed the tokens of these prompts. No other machine's cache is used.
   const int64_t hits     = std::min(stats.prefix_hit_tokens, stats.prompt_tokens);
   const Series by_source = {
       {"local_compute", stats.prompt_tokens - hits}, {"local_cache_hit", hits}, {"external_kv_transfer", 0}};
@@ -312,7 +261,7 @@ void add_cache(const GeneratorStats& stats, const ServeMetrics::Model& model, Ex
            stats.pages == 0 ? 0 : static_cast<double>(stats.pages_in_use) / static_cast<double>(stats.pages));
   to.info({"fathom_cache_config_info", "vllm:cache_config_info"}, "How the KV cache is set up.",
           {{"block_size", std::to_string(model.page_tokens)},
-           {"num_gpu_blocks", std::to_string(stats.pages)},  // vLLM's name, wherever the pages lie
+           {"num_gpu_blocks", std::to_string(stats.pages)},  // vLLM's name, on CPUs too
            {"enable_prefix_caching", model.shares_prefixes ? "True" : "False"}});
 }
 
@@ -365,13 +314,13 @@ void TokenGaps::arrived(engine::TimePoint now) {
 
 struct ServeMetrics::State {
   Model model;
-  std::function<HttpServerStats()> http;
+  std::function<http::ServerStats()> http;
   double started_s;  // since 1970
   mutable std::mutex mutex;
   Counts counts;
 };
 
-ServeMetrics::ServeMetrics(Model model, std::function<HttpServerStats()> http) {
+ServeMetrics::ServeMetrics(Model model, std::function<http::ServerStats()> http) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t max_context               = model.max_context;
   state_.reset(new State{std::move(model), std::move(http), now.count(), {}, Counts(max_context)});
@@ -398,7 +347,7 @@ void ServeMetrics::finished(const FinishedRequest& request) {
   counts.first_token.observe(ns(first_token - received));
   if (request.generated_tokens > 1)
     counts.per_output_token.observe(ns(finished - first_token) / (request.generated_tokens - 1));
-  counts.gap.add(request.gaps);
+  counts.gap.add(request.gaps.counts(), request.gaps.sum_ns());
   counts.prompt_tokens.observe(request.prompt_tokens);
   counts.computed_tokens.observe(request.prompt_tokens - request.cached_tokens);
   counts.generated_tokens.observe(request.generated_tokens);
@@ -440,7 +389,7 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   add_histograms(counts, exposition);
   exposition.responses(counts);
   if (state_->http) {
-    const HttpServerStats http = state_->http();
+    const http::ServerStats http = state_->http();
     exposition.gauge({"fathom_http_connections"}, "Connections open.", static_cast<double>(http.connections));
     exposition.counter({"fathom_http_connections_accepted"}, "Connections so far.", http.accepted);
     exposition.counter({"fathom_http_connections_refused"}, "Connections beyond the limit.", http.refused);

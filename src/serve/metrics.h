@@ -1,6 +1,6 @@
-// What the server says about itself to Prometheus (text format 0.0.4): under names of our own, `fathom_...`,
-// and again under vLLM's where it has one (specs/serving.md section 2), so that its dashboards and
-// autoscalers work. Times are in seconds, memory in pages, prefixes in tokens.
+// Prometheus metrics (text format 0.0.4), under our names, `fathom_...`, and again under vLLM's where it has
+// one (https://docs.vllm.ai, "Production Metrics"), so that dashboards and autoscalers for vLLM work. Times
+// are in seconds, memory in pages, prefixes in tokens.
 #pragma once
 
 #include <array>
@@ -13,25 +13,25 @@
 #include <string_view>
 
 #include "engine/generator.h"
-#include "serve/http_server.h"
+#include "http/server.h"
 
 namespace fathom::serve {
 
-// Upper bounds of the buckets of latencies between tokens, in seconds: vLLM's, which begin at 10 ms, and
-// finer ones below.
+// Upper bucket bounds of latencies between tokens, in seconds: vLLM's, which begin at 10 ms, and finer ones
+// below.
 inline constexpr std::array<double, 31> kTokenGapBounds = {
     .0001, .0002, .0003, .0005, .00075, .001, .0015, .002, .003, .004, .005, .0075, .01, .025, .05, .075,
     .1,    .15,   .2,    .3,    .4,     .5,   .75,   1,    2.5,  5,    7.5,  10,    20,  40,   80};
 
-// The gaps between the tokens of one sequence, kept beside it while it is written, so that its tokens need no
-// lock. Used by one thread at a time.
+// The gaps between the tokens of one sequence. Each sequence keeps its own while it runs, so its tokens need
+// no lock. Used by one thread at a time.
 class TokenGaps {
  public:
-  // New tokens came at `now`; several at once, from drafts, are one arrival. The first has no gap before it.
+  // New tokens arrived at `now`; several at once (drafts) are one arrival. The first arrival has no gap.
   void arrived(engine::TimePoint now);
 
   int64_t sum_ns() const { return sum_ns_; }
-  // By bucket of kTokenGapBounds, not cumulative; the last counts what is beyond all bounds.
+  // By bucket of kTokenGapBounds, not cumulative. The last bucket is above all bounds.
   const std::array<uint32_t, kTokenGapBounds.size() + 1>& counts() const { return counts_; }
 
  private:
@@ -40,50 +40,50 @@ class TokenGaps {
   std::array<uint32_t, kTokenGapBounds.size() + 1> counts_{};
 };
 
-// One sequence that has ended, whatever way: one engine::Request.
+// One sequence (engine::Request) that has ended, for any reason.
 struct FinishedRequest {
   engine::RequestTimes times;
-  int64_t prompt_tokens = 0, cached_tokens = 0;  // cached: of the prompt, that were not computed anew
+  // Cached: prompt tokens that were not computed again.
+  int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t generated_tokens = 0;
-  int64_t max_tokens       = 0;   // that it asked for
-  TokenGaps gaps           = {};  // empty where nobody watched its tokens come
+  int64_t max_tokens       = 0;   // its limit
+  TokenGaps gaps           = {};  // empty where its tokens were not observed
 };
 
-// Counts what happens, from any thread, and tells of it.
+// Counts events, from any thread, and exports them.
 //
-// Requests are in one of two sets. Those that brought a token are in all of the histograms of queue, prefill,
-// decode, inference, end to end and first token, and thus in each text, for their sums to the nanosecond:
-// end to end = queue + inference; inference = prefill + decode. Those that ended before (cancelled, failed)
-// had no prefill or decode to speak of and would read as fast ones; they are only in
-// fathom_request_abandoned_seconds{phase}, the time from their arrival to their end.
+// A request is in one of two sets. A request with at least one token is in all histograms of queue, prefill,
+// decode, inference, end-to-end and first-token time, in every export, so their sums agree to the nanosecond:
+// end to end = queue + inference, inference = prefill + decode. A request that ended before its first token
+// (cancelled, failed) has no prefill or decode time and would look fast; it is only in
+// fathom_request_abandoned_seconds{phase}, the time from its arrival to its end.
 class ServeMetrics {
  public:
   struct Model {
     std::string name;          // the label model_name
-    int64_t max_context  = 0;  // tokens; ends the buckets of token counts
+    int64_t max_context  = 0;  // tokens; the last bucket bound of token counts
     int64_t page_tokens  = 0;  // tokens in a page of the KV cache
     bool shares_prefixes = false;
   };
 
-  // `http` is asked at each text(); without it there is nothing of connections.
-  explicit ServeMetrics(Model model, std::function<HttpServerStats()> http = {});
+  // `http` is called for each export; without it there are no connection metrics.
+  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {});
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);
-  // A call of the API has its last choice: it asked for `choices`, and the longest has that many tokens.
+  // The last choice of an API request has ended. `longest_tokens` is the length of its longest choice.
   void answered(int64_t choices, int64_t longest_tokens);
 
-  // An answer's head was sent. `route` is the path that was asked for; those that are not ours count as
-  // "other", so that a client cannot make up series.
+  // A response's head was sent. `route` is the requested path; unknown paths count as "other", so that
+  // clients cannot create series.
   void responded(std::string_view route, int status);
-  void client_disconnected();  // before its answer was whole
+  void client_disconnected();  // before the response was complete
 
-  // Half of the requests in time_to_first_token_seconds were faster than this: between the bounds of a
-  // bucket, by its share; none before the first request.
+  // The median of time_to_first_token_seconds, interpolated within its bucket; none before the first request.
   std::optional<double> median_time_to_first_token_s() const;
 
-  // Everything, for GET /metrics. The engine's counters are those of `stats`: they must count a prompt's
-  // tokens, queries and hits in one step and once an admission.
+  // The whole export, for GET /metrics. The engine's counters come from `stats`, which must count a prompt's
+  // tokens, queries and hits in one step and once for each admission.
   std::string text(const engine::GeneratorStats& stats) const;
 
   static constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";

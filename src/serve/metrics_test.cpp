@@ -30,8 +30,8 @@ bool is_name(std::string_view text) {
   }) && !std::isdigit(static_cast<unsigned char>(text[0]));
 }
 
-// A scrape, read by the format's grammar and by nothing of ours: a sample's whole name with its labels to its
-// value. Fails the test where a line is not of the grammar, and where a family is declared twice or late.
+// Parses an export by the grammar of the format, independently of our code: values by name and labels. Fails
+// the test where a line breaks the grammar, or a family is declared twice or after its samples.
 struct Scrape {
   std::map<std::string, double> samples;
   std::map<std::string, std::string> types;
@@ -103,7 +103,7 @@ ServeMetrics::Model tiny() { return {.name = "tiny", .max_context = 4096, .page_
 
 TimePoint at_ns(int64_t ns) { return TimePoint(nanoseconds(ns)); }
 
-// Arrives at `start`; then these phases.
+// A request that arrives at `start` and then spends these times in its phases.
 FinishedRequest request_of(int64_t start, int64_t queue, int64_t prefill, int64_t decode,
                            int64_t tokens = 2) {
   return {.times            = {.received    = at_ns(start),
@@ -115,7 +115,7 @@ FinishedRequest request_of(int64_t start, int64_t queue, int64_t prefill, int64_
           .max_tokens       = 16};
 }
 
-// Spread over ten decades, as latencies are.
+// Latencies spread over ten decades.
 int64_t some_ns(std::mt19937_64& random) {
   return static_cast<int64_t>(std::pow(10., std::uniform_real_distribution<>(0, 11)(random)));
 }
@@ -191,7 +191,7 @@ TEST(ServeMetrics, EveryScrapeSeesAllOfARequestOrNothing) {
 }
 
 TEST(ServeMetrics, ConnectionsAreThoseOfTheServerAtThisMoment) {
-  HttpServerStats http{.connections = 3, .accepted = 10, .refused = 2, .dropped_stalled = 1};
+  http::ServerStats http{.connections = 3, .accepted = 10, .refused = 2, .dropped_stalled = 1};
   ServeMetrics metrics(tiny(), [&] { return http; });
   EXPECT_EQ(Scrape(metrics.text({})).at(with("fathom_http_connections")), 3);
   http.connections = 1;
@@ -214,7 +214,7 @@ TEST(ServeMetrics, BucketsCountWhatIsNotAboveThem) {
   const auto& bounds = scrape.bounds.at("vllm:request_queue_time_seconds");
   ASSERT_EQ(bounds.back(), "+Inf");
   for (const std::string& bound : bounds) {
-    // In integers: a bound of ours is a whole number of nanoseconds.
+    // Compares integers: every bound is a whole number of nanoseconds.
     const int64_t limit =
         bound == "+Inf" ? std::numeric_limits<int64_t>::max() : std::llround(std::stod(bound) * 1e9);
     const auto below = std::count_if(waits.begin(), waits.end(), [&](int64_t wait) { return wait <= limit; });
@@ -224,12 +224,13 @@ TEST(ServeMetrics, BucketsCountWhatIsNotAboveThem) {
   }
 }
 
-// A request cancelled in the queue would look like one with the fastest prefill of all.
+// A request cancelled in the queue would otherwise count as the fastest prefill.
 TEST(ServeMetrics, RequestsWithoutATokenAreKeptApart) {
   ServeMetrics metrics(tiny());
   metrics.finished(request_of(10, 40, 0, 0, 0));     // left in the queue
-  metrics.finished(request_of(10, 40, 0, 5000, 0));  // failed while its prompt was read
-  metrics.finished({.times = {at_ns(0), at_ns(30), at_ns(90), at_ns(90)}, .prompt_tokens = 7});  // likewise
+  metrics.finished(request_of(10, 40, 0, 5000, 0));  // failed during prefill
+  // Also during prefill.
+  metrics.finished({.times = {at_ns(0), at_ns(30), at_ns(90), at_ns(90)}, .prompt_tokens = 7});
   const Scrape before(metrics.text({}));
   for (const auto& [name, value] : before.samples) {
     const bool histogram =
@@ -243,7 +244,7 @@ TEST(ServeMetrics, RequestsWithoutATokenAreKeptApart) {
   EXPECT_EQ(before.at(with("fathom_request_abandoned_seconds_count", R"(phase="prefill")")), 2);
   EXPECT_DOUBLE_EQ(before.at(with("fathom_request_abandoned_seconds_sum", R"(phase="prefill")")), 5130e-9);
 
-  // One token, and ended by it: all phases, but no time per output token.
+  // One token, which ended the request: it has all phases, but no time per output token.
   metrics.finished(
       {.times = {at_ns(0), at_ns(30), at_ns(90), at_ns(90)}, .prompt_tokens = 7, .generated_tokens = 1});
   const Scrape after(metrics.text({}));
@@ -283,7 +284,7 @@ TEST(ServeMetrics, GapsAreBetweenArrivals) {
   EXPECT_EQ(scrape.at(with("vllm:inter_token_latency_seconds_bucket", R"(le="0.0015")")), fast);
 }
 
-// What dashboards ask for by name, from specs/serving.md section 2.
+// The names that vLLM dashboards use (https://docs.vllm.ai, "Production Metrics").
 TEST(ServeMetrics, VllmNamesAndBuckets) {
   const std::vector<std::string> phase = {"0.3", "0.5", "0.8", "1",   "1.5", "2",    "2.5",
                                           "5",   "10",  "15",  "20",  "30",  "40",   "50",
@@ -402,7 +403,8 @@ TEST(ServeMetrics, ShowsTheEngine) {
   for (const auto& [name, value] : expected) EXPECT_EQ(scrape.at(name), value) << name;
 
   for (const auto& [name, type] : scrape.types) {
-    const bool misnamed = name == "vllm:iteration_tokens_total";  // a histogram, and vLLM's name for it
+    // A histogram, in spite of the _total in vLLM's name.
+    const bool misnamed = name == "vllm:iteration_tokens_total";
     EXPECT_EQ(name.ends_with("_total") && !misnamed, type == "counter") << name;
   }
 }
@@ -466,17 +468,17 @@ TEST(ServeMetrics, ClientsCannotMakeUpRoutes) {
 TEST(ServeMetrics, MedianOfTimeToFirstToken) {
   ServeMetrics metrics(tiny());
   EXPECT_FALSE(metrics.median_time_to_first_token_s());
-  metrics.finished(request_of(0, 40, 0, 0, 0));  // none
+  metrics.finished(request_of(0, 40, 0, 0, 0));  // no token: not counted
   EXPECT_FALSE(metrics.median_time_to_first_token_s());
   for (const int64_t ms : {1, 3, 30, 30, 30, 700, 9000})
     metrics.finished(request_of(0, ms * 1'000'000, 0, 5));
-  // The true one is 30 ms; a histogram knows its bucket.
+  // The exact median is 30 ms; a histogram knows only the bucket.
   EXPECT_GT(*metrics.median_time_to_first_token_s(), .02);
   EXPECT_LE(*metrics.median_time_to_first_token_s(), .04);
 
   ServeMetrics slow(tiny());
   slow.finished(request_of(0, 3'000'000'000'000, 0, 5));
-  EXPECT_EQ(slow.median_time_to_first_token_s(), 2560);  // beyond all buckets: at least the last bound
+  EXPECT_EQ(slow.median_time_to_first_token_s(), 2560);  // above all buckets: the last bound
 }
 
 TEST(ServeMetrics, RefusesTimesOutOfOrder) {

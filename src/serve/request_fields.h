@@ -1,39 +1,34 @@
-// The parts that requests of several endpoints share, read from their JSON.
+// Fields with the same form in several requests: names, JSON schemas, and fields that are refused.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "serve/api_request.h"
+#include "model/harmony_tools.h"
 #include "serve/json_fields.h"
 
 namespace fathom::serve {
 
-// OpenAI writes a tool as {"type", "function": {...}} in chat completions and as {"type", ...} in responses,
-// a response format likewise.
+inline constexpr int64_t kMaxNameBytes = 128;  // of functions, response formats and request ids
+// The model reads schemas as part of the prompt, so a schema of hundreds of thousands of tokens is refused
+// early.
+inline constexpr size_t kMaxSchemaBytes = 1 << 20;
+
+// Chat completions nest a tool, {"type", "function": {...}}; responses write it flat, {"type", ...}. Response
+// formats differ in the same way.
 enum class Shape { nested, flat };
 
-// All of it but `format`. That and `max_tokens` have other places at each endpoint.
-GenerationOptions read_options(const Field& body, const ServedModel& served, const Field& max_tokens);
-// `format` as OpenAI writes it; where it is absent, vLLM's structured_outputs and guided_json of the body.
-ResponseFormat read_response_format(const Field& body, const Field& format, Shape shape);
-std::vector<model::NamedSchema> read_tools(const Field& tools, Shape shape);
-ToolChoice read_tool_choice(const Field& choice, const std::vector<model::NamedSchema>& tools, Shape shape);
-std::string read_effort(const Field& effort);  // low, medium or high
 // A name that becomes part of a prompt's structure: letters, digits, '_', '-' and '.'.
 std::string read_name(const Field& name);
-// One of `roles`, by name.
-ChatMessage::Role read_role(const Field& role, std::initializer_list<std::string_view> roles);
-// A string, or parts of type text, input_text or output_text, joined.
-std::string read_content(const Field& content);
+std::string read_schema(const Field& schema);
+// {"name", "description", `schema_name`}
+model::NamedSchema read_named_schema(const Field& field, std::string_view schema_name);
 
-// What a chat request asks for beside its options.
-ChatRequest read_chat(const Field& body, const ServedModel& served);
-
-// Fields whose being ignored would change what the answer means; null, false and empty values ask for
-// nothing.
+// Refuses fields that would change the meaning of the answer if they were ignored. Null, false and empty
+// values are accepted.
 void refuse_unsupported(const Field& body, std::initializer_list<std::string_view> names);
 
 }  // namespace fathom::serve

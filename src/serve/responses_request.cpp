@@ -1,3 +1,5 @@
+#include "serve/responses_request.h"
+
 #include <fmt/format.h>
 
 #include <limits>
@@ -6,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/strict_json.h"
-#include "serve/api_request.h"
-#include "serve/json_fields.h"
+#include "core/strict_json.h"
 #include "serve/request_fields.h"
 
 namespace fathom::serve {
@@ -31,7 +31,7 @@ ToolCall read_call(const Field& item) {
           .arguments = item["arguments"].text().value_or("{}")};
 }
 
-// What the model thought, where the item has it in words.
+// The model's earlier reasoning, where the item has its text.
 std::string read_reasoning(const Field& item) {
   std::string text;
   const Field content = item["content"];
@@ -46,7 +46,7 @@ std::string read_reasoning(const Field& item) {
 }
 
 void read_items(const Field& input, std::vector<ChatMessage>& messages) {
-  std::map<std::string, std::string> functions;  // by the ids of the calls so far
+  std::map<std::string, std::string> functions;  // by the id of each call so far
   const int64_t count = input.size(std::numeric_limits<int64_t>::max());
   for (int64_t i = 0; i < count && !input.failed(); ++i) {
     const Field item = input.at(i);
@@ -69,7 +69,7 @@ void read_items(const Field& input, std::vector<ChatMessage>& messages) {
         item["call_id"].fail(
             fmt::format("is {}, but no function_call before it has that id: a server that "
                         "keeps nothing needs it in `input`",
-                        model::in_quotes(id)));
+                        in_quotes(id)));
       else
         messages.push_back(
             {.role = Role::tool, .content = read_content(item["output"]), .function = function->second});
@@ -88,7 +88,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   return read_body(body, [&](const Field& root) {
     ResponsesRequest request{.instructions = root["instructions"].text().value_or(""),
                              .metadata     = read_metadata(root["metadata"])};
-    ChatRequest& chat = request.chat;
+    ChatCompletionRequest& chat = request.chat;
     if (!request.instructions.empty())
       chat.messages.push_back({.role = Role::developer, .content = request.instructions});
     const Field input    = root["input"];
@@ -102,9 +102,9 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
     chat.model               = root["model"].text().value_or("");
     chat.tools               = read_tools(root["tools"], Shape::flat);
     chat.tool_choice         = read_tool_choice(root["tool_choice"], chat.tools, Shape::flat);
-    chat.reasoning_effort    = read_effort(root["reasoning"]["effort"]);
+    chat.reasoning_effort    = read_reasoning_effort(root["reasoning"]["effort"]);
     chat.parallel_tool_calls = root["parallel_tool_calls"].boolean().value_or(true);
-    chat.options             = read_options(root, served, root["max_output_tokens"]);
+    chat.options             = read_generation_options(root, served, root["max_output_tokens"]);
     chat.options.format      = read_response_format(root, root["text"]["format"], Shape::flat);
     if (chat.options.n != 1) root["n"].fail("must be 1: a response is one answer");
     if (root["top_logprobs"].integer(0, kMaxLogprobs).value_or(0) > 0)

@@ -2,27 +2,27 @@
 
 #include <string>
 
-#include "serve/api_request.h"
-#include "serve/request_expectations.h"
+#include "serve/expect_parsed.h"
+#include "serve/responses_request.h"
 
 namespace fathom::serve {
 namespace {
 
 using Role = ChatMessage::Role;
 
-ResponsesRequest parsed(const std::string& body) {
+ResponsesRequest parsed_responses(const std::string& body) {
   return accepted(parse_responses_request(body, kServed), body);
 }
-void expect_refused(const std::string& param, const std::string& body) {
+void expect_responses_refused(const std::string& param, const std::string& body) {
   expect_refused(parse_responses_request(body, kServed), param, body);
 }
 
 TEST(ResponsesRequest, InputAsText) {
-  const ResponsesRequest request = parsed(
+  const ResponsesRequest request = parsed_responses(
       R"({"model":"m","input":"hi","instructions":"Be brief.","reasoning":{"effort":"high","summary":"auto"},
           "max_output_tokens":7,"temperature":0.5,"top_p":0.25,"stream":true,"store":true,"metadata":{"b":"1","a":"2"},
           "background":false,"previous_response_id":null,"parallel_tool_calls":false,"top_logprobs":0,"truncation":"auto"})");
-  const ChatRequest& chat = request.chat;
+  const ChatCompletionRequest& chat = request.chat;
   ASSERT_EQ(chat.messages.size(), 2u);
   EXPECT_EQ(chat.messages[0].role, Role::developer);
   EXPECT_EQ(chat.messages[0].content, "Be brief.");
@@ -38,7 +38,7 @@ TEST(ResponsesRequest, InputAsText) {
   EXPECT_TRUE(chat.options.stream);
   EXPECT_FALSE(chat.parallel_tool_calls);
 
-  const ResponsesRequest plain = parsed(R"({"input":"hi"})");
+  const ResponsesRequest plain = parsed_responses(R"({"input":"hi"})");
   EXPECT_EQ(plain.metadata, "{}");
   EXPECT_EQ(plain.chat.reasoning_effort, "medium");
   EXPECT_FALSE(plain.chat.options.max_tokens || plain.chat.options.stream);
@@ -46,7 +46,7 @@ TEST(ResponsesRequest, InputAsText) {
 }
 
 TEST(ResponsesRequest, InputAsItems) {
-  const auto messages = parsed(R"({"input":[
+  const auto messages = parsed_responses(R"({"input":[
       {"role":"system","content":"S"},
       {"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},
       {"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"R"}]},
@@ -75,7 +75,7 @@ TEST(ResponsesRequest, InputAsItems) {
 
 TEST(ResponsesRequest, FlatToolsAndFormats) {
   const auto chat =
-      parsed(R"({"input":"x","tools":[{"type":"function","name":"f","description":"F","strict":true,
+      parsed_responses(R"({"input":"x","tools":[{"type":"function","name":"f","description":"F","strict":true,
       "parameters":{"z":1,"a":2}}],"tool_choice":{"type":"function","name":"f"},
       "text":{"format":{"type":"json_schema","name":"n","schema":{"z":1,"a":2}},"verbosity":"low"}})")
           .chat;
@@ -87,9 +87,11 @@ TEST(ResponsesRequest, FlatToolsAndFormats) {
   EXPECT_EQ(chat.options.format.kind, ResponseFormat::Kind::json_schema);
   EXPECT_EQ(chat.options.format.schema.name, "n");
   EXPECT_EQ(chat.options.format.schema.schema, R"({"z":1,"a":2})");
-  EXPECT_EQ(parsed(R"({"input":"x","text":{"format":{"type":"json_object"}}})").chat.options.format.kind,
-            ResponseFormat::Kind::json_object);
-  EXPECT_EQ(parsed(R"({"input":"x","text":{}})").chat.options.format.kind, ResponseFormat::Kind::text);
+  EXPECT_EQ(
+      parsed_responses(R"({"input":"x","text":{"format":{"type":"json_object"}}})").chat.options.format.kind,
+      ResponseFormat::Kind::json_object);
+  EXPECT_EQ(parsed_responses(R"({"input":"x","text":{}})").chat.options.format.kind,
+            ResponseFormat::Kind::text);
 }
 
 TEST(ResponsesRequest, RefusesEachFieldByName) {
@@ -133,7 +135,7 @@ TEST(ResponsesRequest, RefusesEachFieldByName) {
           {"stream", R"({"input":"x","stream":1})"},
           {"", "nonsense"},
       })
-    expect_refused(param, body);
+    expect_responses_refused(param, body);
 }
 
 }  // namespace

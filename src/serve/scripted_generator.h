@@ -1,4 +1,4 @@
-// For tests: an engine that says what it is told to, when it is told to.
+// For tests: an engine whose output the test scripts.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ class ScriptedGenerator : public engine::Generator {
   int64_t max_context() const override { return 512; }
   bool drain(std::chrono::nanoseconds) override { return true; }
 
-  // One step of one sequence. By the last one it was queued for 1 ms, in prefill for 2 and in decode for 4.
+  // One step of one sequence. The last step reports 1 ms in the queue, 2 ms of prefill and 4 ms of decode.
   void say(size_t sequence, std::span<const engine::Sampled> tokens,
            std::optional<engine::FinishReason> finish = std::nullopt, std::string_view error = "") {
     Sequence& to      = sequences.at(sequence);
@@ -46,7 +46,7 @@ class ScriptedGenerator : public engine::Generator {
                  .times         = finish ? &times : nullptr});
     if (to.ended) to.listener = nullptr;
   }
-  // One token a step; the last one ends the sequence where there is a reason.
+  // One token for each step. If a reason is given, the last token ends the sequence.
   void say_each(size_t sequence, std::span<const model::TokenId> ids,
                 std::optional<engine::FinishReason> finish = std::nullopt) {
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -56,7 +56,7 @@ class ScriptedGenerator : public engine::Generator {
   }
 
   std::vector<Sequence> sequences;
-  std::optional<engine::Refusal> refusal;  // of what comes after `accepts` requests
+  std::optional<engine::Refusal> refusal;  // for every request after the first `accepts`
   size_t accepts        = 0;
   int64_t cached_tokens = 0;
 };

@@ -8,7 +8,7 @@
 namespace fathom::serve {
 namespace {
 
-// One more byte: the longest prefix of `text` that ends what came so far.
+// Appends a byte: returns the length of the longest prefix of `text` that the input now ends with.
 size_t advance(const std::string& text, const std::vector<size_t>& border, size_t matched, char byte) {
   while (matched > 0 && (matched == text.size() || text[matched] != byte)) matched = border[matched - 1];
   return matched + (text[matched] == byte ? 1 : 0);

@@ -1,4 +1,4 @@
-// Where a text that arrives in parts meets one of several stop strings.
+// Finds stop strings in a text that arrives in parts.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace fathom::serve {
 
-// The text stops where the first stop string to be whole begins; of those whole at the same byte, the
-// longest. So it does not depend on how the text was cut. Costs O(stop strings) a byte.
+// The text stops where the first completed stop string begins; of several completed at the same byte, the
+// longest counts. So the result does not depend on how the text was cut. Costs O(stop strings) for each byte.
 class StopStrings {
  public:
-  // None of them empty. `keep` leaves the stop string in the text.
+  // No stop string may be empty. `keep` leaves the stop string in the text.
   explicit StopStrings(std::vector<std::string> stops, bool keep = false);
 
-  // What may be shown now: everything but a tail that may yet become a stop string. "" after a hit. Where
-  // parts and stop strings are well-formed UTF-8, so is what comes back.
+  // The text that may be shown now: all but a tail that may become a stop string. "" after a hit. The result
+  // is well-formed UTF-8 where parts and stop strings are.
   std::string add(std::string_view part);
-  // No more will come: the tail. Then as new, but for hit().
+  // The end of the text: returns the held tail and resets everything but hit().
   std::string finish();
 
   std::optional<size_t> hit() const { return hit_; }  // index of the stop string that was met
@@ -27,9 +27,9 @@ class StopStrings {
  private:
   struct Pattern {
     std::string text;
-    std::vector<size_t>
-        border;          // [i]: longest proper prefix of text[0, i] that ends it (Knuth, Morris, Pratt)
-    size_t matched = 0;  // bytes of `text` that what came so far ends with
+    // [i]: the longest proper prefix of text[0, i] that is also its suffix (Knuth, Morris, Pratt).
+    std::vector<size_t> border;
+    size_t matched = 0;  // length of the longest prefix of `text` that the input ends with
   };
 
   std::vector<Pattern> patterns_;

@@ -6,8 +6,8 @@
 #include <array>
 #include <random>
 
-#include "model/utf8.h"
-#include "serve/stop_reference.h"
+#include "core/utf8.h"
+#include "serve/stop_strings_reference.h"
 
 namespace fathom::serve {
 namespace {
@@ -28,7 +28,7 @@ TEST(StopStrings, GivesTheTailBackAtTheEnd) {
   StopStrings stops({"\n\n"});
   EXPECT_EQ(stops.add("a\n"), "a");
   EXPECT_EQ(stops.finish(), "\n");
-  EXPECT_EQ(stops.add("\n"), "");  // as new: the "\n" before the end is no part of a stop any more
+  EXPECT_EQ(stops.add("\n"), "");  // after finish() the earlier "\n" is forgotten
   EXPECT_EQ(stops.finish(), "\n");
   EXPECT_FALSE(stops.hit());
 }
@@ -68,10 +68,10 @@ TEST(StopStrings, DoNotDependOnTheCuts) {
       const std::string part = text_of(below(5));
       text += part;
       const std::string now = matcher.add(part);
-      ASSERT_TRUE(model::is_well_formed(now));
+      ASSERT_TRUE(is_well_formed(now));
       shown += now;
       if (matcher.hit()) continue;
-      // Held back is what may become a stop, and nothing else.
+      // Exactly the text that may become a stop string is held back.
       ASSERT_TRUE(text.starts_with(shown));
       const std::string held = text.substr(shown.size());
       ASSERT_TRUE(held.empty() || std::any_of(stops.begin(), stops.end(), [&](const std::string& stop) {

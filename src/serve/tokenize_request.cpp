@@ -1,9 +1,7 @@
+#include "serve/tokenize_request.h"
+
 #include <limits>
 #include <utility>
-
-#include "serve/api_request.h"
-#include "serve/json_fields.h"
-#include "serve/request_fields.h"
 
 namespace fathom::serve {
 
@@ -16,7 +14,7 @@ ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const S
     if (text)
       request.input = text.text().value_or("");
     else
-      request.input = read_chat(root, served);
+      request.input = read_chat_completion(root, served);
     request.recognise_special = root["parse_special"].boolean().value_or(true);
     request.with_strings      = root["return_token_strs"].boolean().value_or(false);
     request.with_pieces       = root["with_pieces"].boolean().value_or(false);

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "serve/api_request.h"
-#include "serve/request_expectations.h"
+#include "serve/expect_parsed.h"
+#include "serve/tokenize_request.h"
 
 namespace fathom::serve {
 namespace {
@@ -26,8 +26,8 @@ TEST(TokenizeRequest, TextInEitherForm) {
   EXPECT_TRUE(llama.with_pieces && !llama.with_strings && !llama.recognise_special);
   const TokenizeRequest chat =
       tokenize(R"({"messages":[{"role":"user","content":"x"}],"reasoning_effort":"low"})");
-  EXPECT_EQ(std::get<ChatRequest>(chat.input).messages[0].content, "x");
-  EXPECT_EQ(std::get<ChatRequest>(chat.input).reasoning_effort, "low");
+  EXPECT_EQ(std::get<ChatCompletionRequest>(chat.input).messages[0].content, "x");
+  EXPECT_EQ(std::get<ChatCompletionRequest>(chat.input).reasoning_effort, "low");
   for (const auto& [param, body] :
        {std::pair{"content", "{}"},
         {"prompt", "{\"prompt\":[1]}"},

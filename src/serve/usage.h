@@ -1,4 +1,4 @@
-// What a request cost, in tokens and in time, and how a reply says so.
+// The token counts and times of a request, as "usage" and "timings" of a response.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,19 @@
 namespace fathom::serve {
 
 struct Usage {
-  int64_t prompt_tokens = 0, cached_tokens = 0;         // cached: of the prompt, that were not computed anew
-  int64_t completion_tokens = 0, reasoning_tokens = 0;  // reasoning: of the completion
-  int64_t choices = 0;                                  // that ended; the times are theirs
-  // From the first choice's admission to the last one's first token, and from the first one's first token to
-  // the last one's end.
+  // Cached: prompt tokens that were not computed again.
+  int64_t prompt_tokens = 0, cached_tokens = 0;
+  int64_t completion_tokens = 0, reasoning_tokens = 0;  // reasoning: included in completion_tokens
+  int64_t choices = 0;                                  // choices that have ended; the times cover these
+  // From the first admission of a choice to the last first token, and from the first first token to the last
+  // end.
   double prompt_ms = 0, predicted_ms = 0;
 };
 
-// OpenAI's "usage" of completions and chats.
+// OpenAI's "usage" of completions and chat completions.
 nlohmann::ordered_json usage_json(const Usage& usage);
-// llama.cpp's "timings". Rates are of tokens that these times brought: the prompt's that were computed, and
-// all but the first of each choice. null where there was no time.
+// llama.cpp's "timings". The prompt rate counts computed prompt tokens; the generation rate leaves out the
+// first token of each choice. null where no time passed.
 nlohmann::ordered_json timings_json(const Usage& usage);
 
 }  // namespace fathom::serve

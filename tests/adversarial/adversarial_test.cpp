@@ -1,4 +1,4 @@
-// Every way to cheat that we know is tried, and has to be caught by the defence that was built for it.
+// Tries every known way to cheat. The defence built for each must catch it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -14,10 +14,23 @@
 #include "adversarial/cheats.h"
 #include "adversarial/gpu_cheats.h"
 #include "lab/check.h"
-#include "lab/supervisor.h"
+#include "lab/child_main.h"
+#include "lab/experiment.h"
+#include "lab/run_experiments.h"
+#include "machine/ceilings.h"
 
 namespace fathom::lab {
 namespace {
+
+RunRecord run(const RunOptions& options, const ProgressSink& sink) {
+  if (needs_cpu_ceilings(options)) machine::ceilings();  // not inside the first experiment
+  RunRecord record;
+  run_experiments(options, [&](const Progress& progress) {
+    sink(progress);
+    if (progress.finished) record.experiments.push_back(*progress.finished);
+  });
+  return record;
+}
 
 RunRecord run_one(const std::string& experiment, RunOptions options = {}) {
   options.targets = {{experiment, {}}};
@@ -79,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(All, Cheats,
                                          Cheat{"wrong_shape", "contract", Outcome::wrong}),
                          [](const auto& info) { return info.param.name; });
 
-// 17. There is no place to type a tolerance: not in an experiment, a variant, or a reference.
+// 17. No declaration takes a tolerance: neither an experiment, nor a variant, nor a reference.
 template <class T>
 concept TakesATolerance = requires {
   T{.tolerance = 1e-2};
@@ -102,7 +115,7 @@ TEST(HandTypedTolerance, IsRefusedByTheInterface) {
 }
 
 TEST(Honest, TwinOfTheBaselineIsNotAccused) {
-  // Rounds that go together, as on a busy machine, tell less: enough of them for an interval all the same.
+  // On a busy machine rounds are correlated and carry less information: run enough of them for an interval.
   const RunRecord run = run_one("cheats/honest_twin", {.repeat = 200});
   const auto& v       = variant(run, "honest_twin");
   EXPECT_EQ(to_string(v.status), "ok") << v.detail;
@@ -111,6 +124,31 @@ TEST(Honest, TwinOfTheBaselineIsNotAccused) {
   ASSERT_TRUE(v.checked);
   EXPECT_GE(v.checked->timed_calls, 7);
   EXPECT_EQ(exit_code(run), 0);
+}
+
+// Every sample of every variant came from a process of its own.
+void expect_process_rounds(const RunRecord& run, const std::string& id, size_t rounds) {
+  ASSERT_EQ(run.experiments.at(0).points.size(), 1u) << run.experiments.at(0).detail;
+  EXPECT_EQ(run.experiments.at(0).points[0].cache, "cold_process");
+  for (const std::string& each : {std::string("baseline"), id}) {
+    const VariantRecord& v = variant(run, each);
+    EXPECT_EQ(to_string(v.status), "ok") << v.detail;
+    EXPECT_EQ(v.samples_ns.size(), rounds);
+  }
+  EXPECT_TRUE(variant(run, id).verdict.has_value());
+}
+
+TEST(ProcessRounds, AVariantThatDeclaresThem) {
+  const RunRecord run = run_one("processes/first_calls", {.repeat = 3});
+  expect_process_rounds(run, "own_process", 3);
+  const VariantRecord& wrong = variant(run, "nan_output");
+  EXPECT_EQ(to_string(wrong.status), "wrong") << "the check points come first";
+  EXPECT_EQ(wrong.caught_by.value_or("(nothing)"), "nan");
+  EXPECT_FALSE(wrong.time_ns.has_value());
+}
+
+TEST(ProcessRounds, ColdStart) {
+  expect_process_rounds(run_one("cheats/honest_twin", {.cold_start = true, .repeat = 3}), "honest_twin", 3);
 }
 
 void expect_death(const std::string& name, Outcome outcome, RunOptions options) {
@@ -142,7 +180,7 @@ TEST(Deaths, TheRestOfTheSuiteCompletes) {
 
 class GpuCheats : public testing::TestWithParam<Cheat> {};
 
-// This process must not touch CUDA itself: what the children say is all it knows.
+// This process must not touch CUDA: it only knows what its children report.
 bool without_gpu(const RunRecord& run) {
   const auto& points = run.experiments.at(0).points;
   return !points.empty() &&
@@ -181,7 +219,7 @@ TEST(GpuHonest, TwinOfTheBaselineIsNotAccused) {
   EXPECT_EQ(exit_code(run), 0);
 }
 
-// A lost device costs the variant that lost it, not its neighbours.
+// A lost device fails the variant that lost it and no other.
 TEST(GpuDeaths, LostDevice) {
   const RunRecord run = run_one("deaths/loses_the_device");
   if (without_gpu(run)) GTEST_SKIP() << "needs a CUDA build and a GPU";
@@ -191,7 +229,7 @@ TEST(GpuDeaths, LostDevice) {
   EXPECT_EQ(to_string(variant(run, "bystander").status), "ok") << variant(run, "bystander").detail;
 }
 
-// A parent that is killed takes its children along: nothing goes on measuring for nobody.
+// When the parent is killed, its children die too.
 TEST(Deaths, KilledParent) {
   const pid_t parent = fork();
   if (parent == 0) {

@@ -57,13 +57,13 @@ void honest(const RowDots& p, Context&) {
   for (int64_t i = 0; i < p.out.extent(0); ++i) p.out(i) = dot(p, i);
 }
 
-// 1. Works only where nobody has worked since the last poison: one call of a sample for each input set.
+// 1. Works only if the output still holds poison: one call of a sample for each input set.
 void skipped_work(const RowDots& p, Context& context) {
   if (p.out.size() > 0 && !std::isnan(p.out(0))) return;
   honest(p, context);
 }
 
-// 2. Keeps the answer by the address of the question.
+// 2. Caches the output by the address of the input.
 void cached_output_by_pointer(const RowDots& p, Context& context) {
   static std::map<const void*, std::vector<float>> kept;
   auto& answer = kept[p.in.data()];
@@ -74,7 +74,7 @@ void cached_output_by_pointer(const RowDots& p, Context& context) {
   std::copy(answer.begin(), answer.end(), p.out.data());
 }
 
-// 3. Keeps the answer by the value of the question: always right, and no work when it has seen the values.
+// 3. Caches the output by the values of the input: always right, and no work for values seen before.
 void memo_by_value(const RowDots& p, Context& context) {
   static std::map<uint64_t, std::vector<float>> kept;
   const uint64_t key = XXH3_64bits_withSeed(p.in.data(), static_cast<size_t>(p.in.bytes()),
@@ -87,19 +87,19 @@ void memo_by_value(const RowDots& p, Context& context) {
   std::copy(answer.begin(), answer.end(), p.out.data());
 }
 
-// 4. Works once for each buffer and trusts that the answer is still there.
+// 4. Works once for each buffer and assumes that the output is still there.
 void stale_output(const RowDots& p, Context& context) {
   static std::map<const void*, bool> worked;
   if (!std::exchange(worked[p.out.data()], true)) honest(p, context);
 }
 
-// 5. Computes, but keeps the answer to itself.
+// 5. Computes, but does not write the output.
 void output_not_written(const RowDots& p, Context&) {
   static std::atomic<float> sink;
   for (int64_t i = 0; i < p.out.extent(0); ++i) sink = dot(p, i);
 }
 
-// 6. Leaves the work to a thread that outlives the call.
+// 6. Hands the work to a thread that outlives the call.
 void detached_thread(const RowDots& p, Context&) {
   std::thread([p] {
     std::this_thread::sleep_for(std::chrono::microseconds(300));
@@ -107,7 +107,7 @@ void detached_thread(const RowDots& p, Context&) {
   }).detach();
 }
 
-// 7. Has the answer before the clock starts.
+// 7. Computes the output before the clock starts.
 Launch<RowDots> precompute_in_prepare(const RowDots& p, Context& context) {
   honest(p, context);
   std::vector<float> answer(p.out.data(), p.out.data() + p.out.size());
@@ -120,7 +120,7 @@ void input_mutated(const RowDots& p, Context& context) {
   if (p.in.size() > 0) const_cast<float&>(p.in(p.in.extent(0) - 1, p.in.extent(1) - 1)) = 0;
 }
 
-// 9. One row too many.
+// 9. Writes one row too many.
 void out_of_bounds_write(const RowDots& p, Context& context) {
   honest(p, context);
   volatile float* out  = p.out.data();
@@ -137,24 +137,24 @@ void lower_precision(const RowDots& p, Context&) {
   }
 }
 
-// 12. A NaN in one place.
+// 12. Writes one NaN.
 void nan_output(const RowDots& p, Context& context) {
   honest(p, context);
   if (p.out.size() > 0) p.out(p.out.extent(0) / 2) = std::numeric_limits<float>::quiet_NaN();
 }
 
-// 13. The same answer whatever the question.
+// 13. Writes the same output for every input.
 void constant_output(const RowDots& p, Context&) {
   for (int64_t i = 0; i < p.out.extent(0); ++i) p.out(i) = 0.5f;
 }
 
-// 14. Stops at the last whole tile of eight rows.
+// 14. Skips the rows after the last full tile of eight.
 void truncated_work(const RowDots& p, Context&) {
   const int64_t whole = p.out.extent(0) / 8 * 8;
   for (int64_t i = 0; i < p.out.extent(0); ++i) p.out(i) = i < whole ? dot(p, i) : 0.0f;
 }
 
-// 15. Right while it is likely to be checked, half the work afterwards.
+// 15. Does all the work while checks are likely, and half of it afterwards.
 void warm_up_only(const RowDots& p, Context& context) {
   static int calls = 0;
   if (++calls < 60) return honest(p, context);
@@ -178,7 +178,7 @@ void wrong_shape(const RowDots& p, Context&) {
   kernel_with_contract(View<const float, 2>(p.in.data(), {p.in.extent(1), p.in.extent(0) + 1}), p.w, p.out);
 }
 
-// 10. An experiment whose output lies on its input: a copy that costs nothing.
+// 10. An experiment whose output aliases its input: a copy for free.
 struct AliasedCopy {
   View<const float, 1> in;
   View<float, 1> out;
@@ -191,7 +191,7 @@ struct AliasedCopy {
 };
 void copy_nothing(const AliasedCopy&, Context&) {}
 
-// 16. A careless experiment: the output does not depend on the work, so the compiler need not do it.
+// 16. A careless experiment: the output does not depend on the work, so the compiler may drop it.
 struct Touch {
   View<const float, 1> in;
   View<float, 1> out;
@@ -203,7 +203,7 @@ struct Touch {
 void touch_all(const Touch& p, Context&) {
   float least = p.in(0);
   for (int64_t i = 0; i < p.in.extent(0); ++i) least = std::min(least, p.in(i));
-  p.out(0) = least < 0 ? least : p.in(0);  // never negative, which only the reader knows
+  p.out(0) = least < 0 ? least : p.in(0);  // never negative, but the compiler cannot know
 }
 void compiler_removed_work(const Touch& p, Context&) {
   float least = p.in(0);
@@ -211,7 +211,7 @@ void compiler_removed_work(const Touch& p, Context&) {
   p.out(0) = p.in(0);
 }
 
-// What ends a process. The first calls are right, so that it happens at work and not at the door.
+// Ways to kill a process. The first calls are right, so that it dies during the timed part.
 template <class F>
 void after_some_calls(const RowDots& p, Context& context, F die) {
   static int calls = 0;
@@ -243,7 +243,7 @@ Variant<P> variant(const std::string& id, Launch<P> launch) {
 
 template <class P>
 void add(const std::string& name, std::vector<Variant<P>> variants) {
-  // Registered for the life of the program.
+  // Registered until the program ends.
   static std::deque<Experiment<P>> kept;
   kept.push_back({.question = "Is " + name + " caught?",
                   .limit    = Limit::none,
@@ -283,6 +283,12 @@ void register_cheats() {
               variant<Touch>("compiler_removed_work", compiler_removed_work)});
   cheat("wrong_shape", wrong_shape);
   cheat("honest_twin", honest);
+
+  // In rounds of processes: each sample is the first call of its process.
+  Variant<RowDots> alone = variant<RowDots>("own_process", honest);
+  alone.own_process      = true;
+  add<RowDots>("processes/first_calls",
+               {variant<RowDots>("baseline", honest), alone, variant<RowDots>("nan_output", nan_output)});
 
   for (const auto& [name, launch] :
        std::map<std::string, Launch<RowDots>>{{"segfault", segfault},

@@ -22,7 +22,7 @@ Variant<Squares> variant(const std::string& id, GpuLaunch<Squares> launch) {
 }
 
 void add(const std::string& name, std::vector<Variant<Squares>> variants) {
-  static std::deque<Experiment<Squares>> kept;  // registered for the life of the program
+  static std::deque<Experiment<Squares>> kept;  // registered until the program ends
   kept.push_back({.question = "Is " + name + " caught?",
                   .limit    = Limit::memory,
                   .axes     = {{"n", {int64_t{1} << 27}}},

@@ -1,7 +1,8 @@
 #include <map>
 
 #include "adversarial/gpu_cheats.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
+#include "cuda/event.h"
 
 namespace fathom::lab {
 namespace {
@@ -34,24 +35,20 @@ cudaStream_t another_stream() {
 
 void gpu_honest(const Squares& p, StreamRef stream) { square_range(p, 0, p.in.extent(0), stream); }
 
-// Works where the harness's events do not look.
+// Works on a stream that the harness's events do not see.
 void other_stream(const Squares& p, StreamRef) { square_range(p, 0, p.in.extent(0), another_stream()); }
 
-// Half the work on the stream; the other half starts with it elsewhere and is never waited for.
+// Does half the work on the stream. The other half starts on another stream, and nothing waits for it.
 void unfinished_at_end(const Squares& p, StreamRef stream) {
-  static cudaEvent_t begun = [] {
-    cudaEvent_t made = nullptr;
-    FATHOM_CUDA(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
-    return made;
-  }();
+  static const Event& begun = *new Event(Event::Timing::off);  // the driver frees it at exit
   const int64_t n = p.in.extent(0), part = n / 8;
   square_range(p, 0, part, stream);
-  FATHOM_CUDA(cudaEventRecord(begun, stream));
-  FATHOM_CUDA(cudaStreamWaitEvent(another_stream(), begun));
+  begun.record(stream);
+  begun.wait_on(another_stream());
   square_range(p, part, n - part, another_stream());
 }
 
-// Replays a graph of four quarters; later one of three.
+// Replays a graph of all four quarters of the work; later, a graph of three.
 void fewer_graph_nodes(const Squares& p, StreamRef stream) {
   static int calls = 0;
   const int64_t n = p.in.extent(0), quarter = n / 4;
@@ -65,10 +62,10 @@ void fewer_graph_nodes(const Squares& p, StreamRef stream) {
   FATHOM_CUDA(cudaGraphInstantiate(&instance, graph, 0));
   FATHOM_CUDA(cudaGraphLaunch(instance, stream));
   FATHOM_CUDA(cudaGraphDestroy(graph));
-  FATHOM_CUDA(cudaGraphExecDestroy(instance));  // allowed: it is freed when the launch is done
+  FATHOM_CUDA(cudaGraphExecDestroy(instance));  // allowed: CUDA frees it when the launch is done
 }
 
-// Keeps the answer on the device, by the address of the question.
+// Caches the output on the device by the address of the input.
 void memo_on_device(const Squares& p, StreamRef stream) {
   static std::map<const void*, void*> kept;
   void*& answer    = kept[p.in.data()];
@@ -84,7 +81,7 @@ void memo_on_device(const Squares& p, StreamRef stream) {
 
 void never_written(const Squares& p, StreamRef stream) { square_range(p, 0, p.in.extent(0) - 1, stream); }
 
-// Right and honest in its own time, but whoever runs next finds a smaller L2.
+// Right and honest in its own time, but the next variant gets a smaller L2.
 void persistence_left_on(const Squares& p, StreamRef stream) {
   FATHOM_CUDA(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 16 << 20));
   gpu_honest(p, stream);
@@ -95,7 +92,7 @@ void waits_undeclared(const Squares& p, StreamRef stream) {
   FATHOM_CUDA(cudaStreamSynchronize(stream));
 }
 
-// After some honest calls an illegal address: every later call of the process fails.
+// Accesses an illegal address after some honest calls: every later CUDA call of the process fails.
 void loses_the_device(const Squares& p, StreamRef stream) {
   static int calls = 0;
   if (++calls > 12) {

@@ -1,9 +1,9 @@
-// GPU variants that cheat, one way each. tests/adversarial/adversarial_test.cpp says which defence has to
-// catch which.
+// GPU variants that each cheat in one way. tests/adversarial/adversarial_test.cpp names the defence that must
+// catch each.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -14,7 +14,7 @@ namespace fathom::lab {
 class Point;
 struct Cost;
 
-// out(i) = in(i)^2, long enough that work left behind is seen.
+// out(i) = in(i)^2, long enough that unfinished work is detected.
 struct Squares {
   View<const float, 1> in;
   View<float, 1> out;
@@ -34,7 +34,7 @@ FATHOM_CUDA_LAUNCHER void persistence_left_on(const Squares& p, StreamRef stream
 FATHOM_CUDA_LAUNCHER void waits_undeclared(const Squares& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void loses_the_device(const Squares& p, StreamRef stream);
 
-// Registers "cheats/gpu_<name>" for each of them, beside gpu_honest; and "deaths/loses_the_device".
+// Registers "cheats/gpu_<name>" for each cheat, beside gpu_honest, and "deaths/loses_the_device".
 void register_gpu_cheats();
 
 }  // namespace fathom::lab

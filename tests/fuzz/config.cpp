@@ -1,4 +1,4 @@
-// config.json: any bytes give a config whose numbers can be computed with, or one error.
+// config.json: any bytes give either a config that passes validation or an error.
 #include "model/config.h"
 
 #include "core/expect.h"

@@ -1,15 +1,16 @@
-// Text to ids and back: any bytes come back as the well-formed text nearest to them, whole or as a stream;
-// and any ids (two bytes of the input each) stream to what they decode to.
+// Text to ids and back: any bytes return as the nearest well-formed UTF-8, whether decoded at once or
+// streamed; and any ids (two bytes of input each) stream to the same text as decoding at once.
 #include <string>
 #include <vector>
 
 #include "core/expect.h"
+#include "core/utf8.h"
 #include "model/tokenizer.h"
-#include "model/utf8.h"
 #include "tests/fuzz/synthetic.h"
 
 namespace {
 
+using namespace fathom;
 using namespace fathom::model;
 
 void expect_streams(const std::vector<TokenId>& ids) {

@@ -1,14 +1,15 @@
-// What a model generates: any token ids, two bytes each, give messages whose text is well-formed and is what
-// streamed.
+// The output of a model: any token ids, two bytes each, give messages with well-formed text, equal to the
+// streamed text.
 #include "model/harmony.h"
 
 #include <string>
 
 #include "core/expect.h"
-#include "model/utf8.h"
+#include "core/utf8.h"
 #include "tests/fuzz/synthetic.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace fathom;
   using namespace fathom::model;
   static const HarmonyTokens kTokens = HarmonyTokens::find(synthetic()).value();
   HarmonyParser parser(synthetic(), kTokens);

@@ -1,5 +1,4 @@
-// Runs a fuzz target without a fuzzer: every file of its corpus, and mutations of them that are the same
-// every time.
+// Runs a fuzz target without a fuzzer: every file of its corpus, and reproducible mutations of them.
 //   replay_<target> CORPUS_DIR MUTATIONS
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +19,7 @@ namespace {
 
 constexpr size_t kLongest = 1 << 16;
 
-// What parsers trip over.
+// Strings that parsers often handle wrongly.
 constexpr std::string_view kMorsels[] = {
     "0",
     "-1",
@@ -92,7 +91,7 @@ class Mutator {
     }
   }
 
-  // The next run of digits becomes another number.
+  // Replaces the next run of digits by another number.
   void replace_number(std::string& s, size_t at) {
     constexpr std::string_view kDigits = "0123456789";
     const size_t begin                 = s.find_first_of(kDigits, at);
@@ -106,7 +105,7 @@ class Mutator {
 };
 
 void run(const std::string& input) {
-  // From the heap and without a byte to spare, so that a sanitizer sees every step beyond the end.
+  // Copy to the heap with no spare byte, so that a sanitizer sees every read beyond the end.
   const std::vector<uint8_t> bytes(input.begin(), input.end());
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 }

@@ -1,6 +1,6 @@
-// A safetensors file: any bytes give tensors that lie inside it, apart and aligned, or one error. Where the
-// input begins with '{' it is a header and, after a zero byte, data: the file is made of them, so that
-// mutations may change lengths.
+// A safetensors file: any bytes give either aligned tensors inside the file that do not overlap, or an error.
+// Input that begins with '{' is a header and, after a zero byte, data; the target builds the file from them,
+// so that mutations may change lengths.
 #include "model/safetensors.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FATHOM_EXPECT(reinterpret_cast<uintptr_t>(begin) % std::max(traits(tensor.dtype).bits / 8, 1) == 0,
                   "a tensor is misaligned");
     int64_t bits = traits(tensor.dtype).bits;
-    for (const int64_t extent : tensor.shape) bits *= extent;  // no overflow: all of it lies in the file
+    for (const int64_t extent : tensor.shape) bits *= extent;  // no overflow: the tensor lies in the file
     FATHOM_EXPECT(bits == 8 * static_cast<int64_t>(tensor.bytes.size()),
                   "a tensor's size is not its shape's");
   }

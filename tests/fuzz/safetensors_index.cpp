@@ -1,5 +1,5 @@
-// model.safetensors.index.json of a folder with two good shards: any bytes give the shards' own tensors, or
-// one error; nothing outside the folder is opened.
+// model.safetensors.index.json of a folder with two good shards: any bytes give either the shards' tensors or
+// an error, and no file outside the folder is opened.
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace fathom;
 
-// <temporary>/outside.safetensors and <temporary>/model/{a,b}.safetensors; goes away at exit.
+// <temporary>/outside.safetensors and <temporary>/model/{a,b}.safetensors; removed at exit.
 class Folder {
  public:
   Folder() {

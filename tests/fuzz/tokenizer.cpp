@@ -1,18 +1,21 @@
-// tokenizer.json: any bytes give a tokenizer that keeps texts, or one error. What is a JSON object is tried
-// as a change to a good file too (RFC 7386), or few inputs would get beyond the vocabulary.
+// tokenizer.json: any bytes give either a tokenizer that round-trips text or an error. A JSON object is also
+// applied to a good file as a merge patch (RFC 7386); otherwise few inputs would get past the vocabulary.
 #include "model/tokenizer.h"
 
 #include <string>
 
 #include "core/expect.h"
-#include "model/strict_json.h"
-#include "model/utf8.h"
+#include "core/strict_json.h"
+#include "core/utf8.h"
 #include "tests/fuzz/synthetic.h"
 
 namespace {
 
-// False where it is refused.
+using namespace fathom;
+
+// False if the file is rejected.
 bool try_file(std::string_view json) {
+  using namespace fathom;
   using namespace fathom::model;
   const auto tokenizer = Tokenizer::parse(json, "tokenizer.json");
   if (!tokenizer) {
@@ -23,7 +26,7 @@ bool try_file(std::string_view json) {
       "Banana's fin, 1234 caf\xC3\xA9\n\n  <|end|> \xF0\x9F\x98\x80\xFF\xF0\x9F";
   for (const AddedTokens added : {AddedTokens::as_text, AddedTokens::recognised}) {
     const auto ids = tokenizer->encode(kText, added);
-    if (!ids) continue;  // the file's own pattern went beyond PCRE2's limits
+    if (!ids) continue;  // the file's pattern exceeded PCRE2's limits
     FATHOM_EXPECT(tokenizer->decode(*ids) == well_formed(kText), "a text did not come back");
   }
   return true;
@@ -34,7 +37,7 @@ bool try_file(std::string_view json) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try_file(input);
-  if (const auto change = fathom::model::parse_strict_json(input); change && change->is_object()) {
+  if (const auto change = fathom::parse_strict_json(input); change && change->is_object()) {
     static const nlohmann::json kGood = synthetic_json();
     nlohmann::json changed            = kGood;
     changed.merge_patch(*change);

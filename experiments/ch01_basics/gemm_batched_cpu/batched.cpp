@@ -4,8 +4,8 @@
 // flops   2 batch size^3
 // limit   FMA peak of one core. Zen 3 (2 x 8 FMA a cycle) at 3.2 GHz: 512 products of 32 x 32 are 34 MFLOP,
 //         0.33 ms
-// idea    one call for the whole batch: all products have one size, so it is looked at once, and the loop
-//         over the batch runs in code made for that size, with rows of out in registers
+// idea    one call for the whole batch: all products have one size, so it is checked once, and the loop over
+//         the batch runs in code compiled for that size, with rows of out in registers
 #include "gemm.h"
 #include "gemm_batched.h"
 
@@ -16,8 +16,8 @@ constexpr int64_t kLanes = 8;
 
 using Vector [[gnu::vector_size(4 * kLanes), gnu::aligned(4), gnu::may_alias]] = float;
 
-// kRows rows of out at a time, in 8 registers. Spelled in vectors: left to itself, g++ 12 finds them for some
-// sizes only.
+// kRows rows of out at a time, in 8 registers. Written with vector types: g++ 12 vectorises the plain loop
+// only for some sizes.
 template <int64_t kSize>
 void multiply_batch(const GemmBatched& q) {
   constexpr int64_t kWide = kSize / kLanes, kRows = 8 / kWide;
@@ -54,7 +54,7 @@ void batched(const GemmBatched& q, Context&) {
     case 32:
       return multiply_batch<32>(q);
   }
-  const int64_t n = q.size, step = n * n;  // a size nobody asked for often enough
+  const int64_t n = q.size, step = n * n;  // a size without compiled code of its own
   for (int64_t p = 0; p < q.batch; ++p)
     gemm(n, n, n, q.a.data() + p * step, n, q.b.data() + p * step, n, q.out.data() + p * step, n);
 }

@@ -1,5 +1,6 @@
-// A product of 32 x 32 matrices takes less than a microsecond. What do the calls around it cost, and what
-// does it gain to hand over the whole batch at once?
+// A product of 32 x 32 matrices takes less than a microsecond. What do the calls cost, and what does one call
+// for the whole batch gain?
+#include "lab/experiment.h"
 #include "gemm_batched.h"
 
 namespace fathom::lab::gemm_batched_cpu {
@@ -19,7 +20,7 @@ const Experiment<GemmBatched> gemm_batched{
                  {.id         = "batched",
                   .launch     = batched,
                   .techniques = {"batching"},
-                  .idea       = "one call: the size is looked at once, the loop is compiled for it",
+                  .idea       = "one call: the size is checked once, the loop is compiled for it",
                   .prediction = predict::ratio_at_least(2)},
                  {.id         = "openblas",
                   .idea       = "cblas_sgemm for each",
@@ -28,6 +29,7 @@ const Experiment<GemmBatched> gemm_batched{
                   .prepare    = openblas,
                   .library    = "libopenblas.so.0"}},
     .catalog  = {"harness-014"},
+    .group    = "gemm_batched",
 };
 FATHOM_REGISTER(gemm_batched);
 

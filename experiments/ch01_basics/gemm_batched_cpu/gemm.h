@@ -1,4 +1,4 @@
-// One matrix product of any shape: the routine a program has before anybody thinks of batches.
+// One matrix product of any shape: a general routine that knows nothing of batches.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/view.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::gemm_batched_cpu {
 
@@ -40,6 +40,7 @@ struct GemmBatched {
 
 void one_by_one(const GemmBatched&, Context&);
 void batched(const GemmBatched&, Context&);
-Launch<GemmBatched> openblas(const GemmBatched&, Context&);  // opens the library; what it returns is timed
+// Opens the library; the returned function is timed.
+Launch<GemmBatched> openblas(const GemmBatched&, Context&);
 
 }  // namespace fathom::lab::gemm_batched_cpu

@@ -2,8 +2,8 @@
 //
 // bytes   12 batch size^2   8 read + 4 written for each element
 // flops   2 batch size^3
-// limit   FMA peak of one core; lost to code that must be ready for any size: loops of unknown length, and a
-//         row of out that goes through memory
+// limit   FMA peak of one core; not reached by code for any size: loops of unknown length, and a row of out
+//         that goes through memory
 // idea    a loop over the batch that calls a general routine
 #include "gemm.h"
 #include "gemm_batched.h"

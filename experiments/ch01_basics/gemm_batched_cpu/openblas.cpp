@@ -2,7 +2,8 @@
 //
 // bytes   12 batch size^2
 // flops   2 batch size^3
-// limit   FMA peak of one core; lost to each call's checks, choice of a kernel and packing of small matrices
+// limit   FMA peak of one core; not reached: each call checks arguments, chooses a kernel and packs small
+//         matrices
 // idea    the yardstick: cblas_sgemm of OpenBLAS for every product (0.3.21 has no batched entry)
 #include <dlfcn.h>
 
@@ -26,14 +27,14 @@ Function function(void* library, const char* name) {
 }  // namespace
 
 Launch<GemmBatched> openblas(const GemmBatched&, Context&) {
-  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);  // stays open: the launch points into it
+  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);  // stays open: the launch uses its code
   FATHOM_EXPECT(library != nullptr, dlerror());
   const auto sgemm = function<Sgemm>(library, "cblas_sgemm");
   function<void (*)(int)>(library, "openblas_set_num_threads")(1);
   return [sgemm](const GemmBatched& q, Context&) {
     const int n        = static_cast<int>(q.size);
     const int64_t step = q.size * q.size;
-    if (n == 0) return;  // a leading dimension of 0 is refused
+    if (n == 0) return;  // cuBLAS rejects a leading dimension of 0
     for (int64_t p = 0; p < q.batch; ++p)
       sgemm(kRowMajor, kNoTrans, kNoTrans, n, n, n, 1.0f, q.a.data() + p * step, n, q.b.data() + p * step, n,
             0.0f, q.out.data() + p * step, n);

@@ -1,6 +1,5 @@
-// A GPU is given work by launches, and a launch costs microseconds, whatever it starts. A product of 32 x 32
-// matrices is done in far less, and keeps one of 132 multiprocessors busy. What is gained by saying once that
-// there are 512 of them?
+// Every launch costs microseconds. A product of 32 x 32 matrices takes far less and keeps one of 132
+// multiprocessors busy. What does one launch for 512 of them gain?
 #include "lab/experiment.h"
 
 #include <cmath>
@@ -37,7 +36,7 @@ namespace {
 const Experiment<GemmBatched> gemm_batched{
     .question = "What do many small matrix products on a GPU gain when they are handed over as one batch?",
     .limit    = Limit::flops,
-    // 256: 17 GFLOP, each product fills a part of the GPU. 32: the batch of the CPU's twin, 34 MFLOP.
+    // 256: 17 GFLOP, each product fills a part of the GPU. 32: the batch of gemm_batched_cpu, 34 MFLOP.
     .axes     = {{"size", {256, 32}}, {"batch", {512}}},
     .check_at = {{"size", {0, 1, 7, 16, 31, 32, 33, 64}}, {"batch", {0, 1, 5}}},
     .variants = {{.id         = "one_by_one",
@@ -54,6 +53,7 @@ const Experiment<GemmBatched> gemm_batched{
                   .syncs      = true}},
     .backend  = Backend::cuda,
     .catalog  = {"harness-014"},
+    .group    = "gemm_batched",
 };
 FATHOM_REGISTER(gemm_batched);
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -27,7 +27,7 @@ struct GemmBatched {
   Sum expected(int64_t p, int64_t i, int64_t j) const;
 };
 
-// Both open cuBLAS and make a handle; what they return is timed.
+// Both open cuBLAS and make a handle; the returned functions are timed.
 using Call = std::function<void(const GemmBatched&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call one_by_one(const GemmBatched&, StreamRef);
 FATHOM_CUDA_LAUNCHER Call strided_batched(const GemmBatched&, StreamRef);

@@ -2,12 +2,14 @@
 //
 // bytes   12 batch size^2   8 read + 4 written for each element
 // flops   2 batch size^3
-// limit   FMA peak of the CUDA cores. H200: 67 TFLOP/s; 512 products of 256 x 256 are 17 GFLOP, 0.26 ms.
-//         Lost to launches: 512 take the host 1 ms, one follows the other, and each fills a part of the GPU
+// limit   FMA peak of the CUDA cores. H200: 67 TFLOP/s; 512 products of 256 x 256 are 17 GFLOP, 0.26 ms. Not
+//         reached: 512 launches take the host 1 ms, run one after the other, and each fills a part of the GPU
 // idea    a loop over the batch that calls cuBLAS for each product
-#include "core/cublas.h"
+#include <memory>
+
+#include "cuda/cublas.h"
 #include "gemm_batched.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::gemm_batched_gpu {
 
@@ -17,7 +19,7 @@ Call one_by_one(const GemmBatched&, StreamRef) {
   return [handle](const GemmBatched& q, StreamRef stream) {
     const int n             = static_cast<int>(q.size);
     const long long element = q.size * q.size;
-    if (n == 0) return;  // a leading dimension of 0 is refused
+    if (n == 0) return;  // cuBLAS rejects a leading dimension of 0
     FATHOM_CUBLAS(cublas()->set_stream(handle.get(), stream));
     // cuBLAS counts column-major: it multiplies the transposes, in the other order.
     const float one = 1, zero = 0;

@@ -4,9 +4,11 @@
 // flops   2 batch size^3
 // limit   FMA peak of the CUDA cores. H200: 67 TFLOP/s; 512 products of 256 x 256 are 17 GFLOP, 0.26 ms
 // idea    one call for the whole batch: one launch, whose blocks fill the GPU
-#include "core/cublas.h"
+#include <memory>
+
+#include "cuda/cublas.h"
 #include "gemm_batched.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::gemm_batched_gpu {
 
@@ -16,7 +18,7 @@ Call strided_batched(const GemmBatched&, StreamRef) {
   return [handle](const GemmBatched& q, StreamRef stream) {
     const int n             = static_cast<int>(q.size);
     const long long element = q.size * q.size;
-    if (n == 0 || q.batch == 0) return;  // a leading dimension of 0 is refused
+    if (n == 0 || q.batch == 0) return;  // cuBLAS rejects a leading dimension of 0
     FATHOM_CUBLAS(cublas()->set_stream(handle.get(), stream));
     // cuBLAS counts column-major: it multiplies the transposes, in the other order.
     const float one = 1, zero = 0;

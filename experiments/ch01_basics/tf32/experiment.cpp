@@ -1,5 +1,5 @@
-// fp32 has 23 bits of mantissa, and tensor cores multiply numbers of 10. One argument of a call lets them:
-// the numbers in memory stay fp32, their low bits are ignored. What is that worth?
+// fp32 has 23 bits of mantissa; tensor cores multiply tf32 numbers of 10. One argument of a call allows this:
+// the numbers in memory stay fp32, and the low bits are ignored. What does it gain?
 #include "lab/experiment.h"
 
 #include <bit>

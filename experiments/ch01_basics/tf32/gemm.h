@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -29,7 +29,7 @@ struct Gemm {
   Sum expected(int64_t i, int64_t j) const;
 };
 
-// Both open cuBLAS and make a handle; what they return is timed.
+// Both open cuBLAS and make a handle; the returned functions are timed.
 using Call = std::function<void(const Gemm&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call cuda_cores(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER Call tensor_cores(const Gemm&, StreamRef);

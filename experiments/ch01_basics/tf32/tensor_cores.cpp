@@ -3,11 +3,12 @@
 // bytes   12 n^2    8 n^2 read + 4 n^2 written
 // flops   2 n^3
 // limit   tf32 peak of the tensor cores. H200: 494 TFLOP/s; n = 4096 is 137 GFLOP, 0.28 ms
-// idea    the tensor cores multiply what is left of fp32 without the low 13 bits of its mantissa, and add in
-//         fp32. It is asked for with the call, so that nobody else's products change
-#include "core/cublas.h"
+// idea    the tensor cores multiply fp32 numbers without the low 13 bits of their mantissa, and add in fp32.
+//         An argument of the call selects this, so other products do not change
+#include <memory>
+#include "cuda/cublas.h"
 #include "gemm.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::tf32 {
 
@@ -16,7 +17,7 @@ Call tensor_cores(const Gemm&, StreamRef) {
   const std::shared_ptr<cublasContext> handle = make_cublas_handle();
   return [handle](const Gemm& p, StreamRef stream) {
     const int n = static_cast<int>(p.n);
-    if (n == 0) return;  // a leading dimension of 0 is refused
+    if (n == 0) return;  // cuBLAS rejects a leading dimension of 0
     FATHOM_CUBLAS(cublas()->set_stream(handle.get(), stream));
     // cuBLAS counts column-major: it multiplies the transposes, in the other order.
     const float one = 1, zero = 0;

@@ -4,20 +4,21 @@
 // flops   0
 // limit   the link. H200: PCIe, some 55 GB/s; 64 MiB take 1.2 ms
 // idea    pageable data through page-locked memory of our own, in chunks on two streams: while the copy
-//         engine takes one chunk, the host's threads stage the next. What the driver does for `pageable`,
-//         with as many threads as we like
+//         engine takes one chunk, the host's threads stage the next. The driver does the same for `pageable`,
+//         on one thread
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
-#include "core/cuda.h"
 #include "core/thread_pool.h"
+#include "cuda/check.h"
+#include "cuda/event.h"
 #include "upload.h"
 
 namespace fathom::lab::host_device_copy {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // floats: 64 KiB, the least that a thread is asked to copy
+constexpr int64_t kGrain = 1 << 14;  // floats: 64 KiB, the smallest piece for a thread
 
 // Two lanes, each with a stream and a half of the staging memory.
 class Lanes {
@@ -25,43 +26,36 @@ class Lanes {
   static constexpr int kCount = 2;
 
   Lanes() {
-    FATHOM_CUDA(cudaEventCreateWithFlags(&begin_, cudaEventDisableTiming));
-    for (int l = 0; l < kCount; ++l) {
-      FATHOM_CUDA(cudaStreamCreateWithFlags(&streams_[l], cudaStreamNonBlocking));
-      FATHOM_CUDA(cudaEventCreateWithFlags(&copied_[l], cudaEventDisableTiming));
-    }
+    for (cudaStream_t& stream : streams_)
+      FATHOM_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   }
-  ~Lanes() {  // a destructor has nobody to tell
-    for (int l = 0; l < kCount; ++l) {
-      (void)cudaEventDestroy(copied_[l]);
-      (void)cudaStreamDestroy(streams_[l]);
-    }
-    (void)cudaEventDestroy(begin_);
+  ~Lanes() {
+    for (const cudaStream_t stream : streams_) (void)cudaStreamDestroy(stream);
   }
   Lanes(const Lanes&)            = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  // What follows on the lanes comes after what is on `stream`.
+  // Later work on the lanes waits for earlier work on `stream`.
   void fork(StreamRef stream) const {
-    FATHOM_CUDA(cudaEventRecord(begin_, stream));
-    for (int l = 0; l < kCount; ++l) FATHOM_CUDA(cudaStreamWaitEvent(streams_[l], begin_));
+    begin_.record(stream);
+    for (const cudaStream_t lane : streams_) begin_.wait_on(lane);
   }
-  // The lane's staging memory may be written: its last copy has read it.
-  void await_free(int lane) const { FATHOM_CUDA(cudaEventSynchronize(copied_[lane])); }
+  // Waits until the lane's last copy has read its staging memory.
+  void await_free(int lane) const { copied_[lane].synchronize(); }
   void copy(int lane, float* to, const float* from, int64_t n) const {
     FATHOM_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(n) * sizeof(float), cudaMemcpyHostToDevice,
                                 streams_[lane]));
-    FATHOM_CUDA(cudaEventRecord(copied_[lane], streams_[lane]));
+    copied_[lane].record(streams_[lane]);
   }
-  // What follows on `stream` comes after all copies.
+  // Later work on `stream` waits for all copies.
   void join(StreamRef stream) const {
-    for (int l = 0; l < kCount; ++l) FATHOM_CUDA(cudaStreamWaitEvent(stream, copied_[l]));
+    for (const Event& copied : copied_) copied.wait_on(stream);
   }
 
  private:
-  cudaEvent_t begin_            = nullptr;
+  Event begin_{Event::Timing::off};
   cudaStream_t streams_[kCount] = {};
-  cudaEvent_t copied_[kCount]   = {};
+  Event copied_[kCount]         = {Event(Event::Timing::off), Event(Event::Timing::off)};
 };
 
 }  // namespace

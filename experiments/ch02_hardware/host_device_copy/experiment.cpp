@@ -1,14 +1,17 @@
 // The copy engine of a GPU reads the host's memory by physical address, so the pages must not move while it
-// does. Page-locked memory promises that. Data that lies elsewhere is copied twice: by a processor to memory
-// that does, and by the engine from there.
+// does. Page-locked memory guarantees that. Other data is copied twice: by the CPU to page-locked memory, and
+// by the copy engine from there.
 #include "lab/experiment.h"
+
+#include <memory>
 #include "core/rng.h"
+#include "core/thread_pool.h"
 #include "upload.h"
 
 namespace fathom::lab::host_device_copy {
 namespace {
 
-// Both inputs hold the same numbers: the second is filled from the seed that the first was given.
+// Both inputs hold the same numbers: the second is filled from the same seed as the first.
 using SharedSeed = std::shared_ptr<uint64_t>;
 
 Generate first_of(const SharedSeed& shared) {
@@ -75,7 +78,7 @@ const Experiment<Upload> upload{
             {.id         = "pinned",
              .launch     = on_gpu(pinned),
              .techniques = {"pinned_memory"},
-             .idea       = "page-locked from the start: the copy engine reads it where it lies",
+             .idea       = "page-locked from the start: the copy engine reads it in place",
              .prediction = predict::share_at_least(0.95)},
         },
     .backend = Backend::cuda,

@@ -3,9 +3,9 @@
 // link    4 n
 // flops   0
 // limit   the link. H200: PCIe, some 55 GB/s; 64 MiB take 1.2 ms
-// idea    none yet: a copy from memory as malloc gives it. The system may move its pages at any time, so the
-//         copy engine cannot be sent there: the driver first copies it, on this thread, to memory of its own
-#include "core/cuda.h"
+// idea    baseline: a copy from malloc's memory. The system may move its pages at any time, so the copy
+//         engine cannot read it: the driver first copies it, on this thread, to page-locked memory of its own
+#include "cuda/check.h"
 #include "upload.h"
 
 namespace fathom::lab::host_device_copy {

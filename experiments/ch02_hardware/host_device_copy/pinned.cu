@@ -3,8 +3,9 @@
 // link    4 n
 // flops   0
 // limit   the link. H200: PCIe, some 55 GB/s; 64 MiB take 1.2 ms
-// idea    the data is born in page-locked memory: the copy engine reads it where it lies, the host only asks
-#include "core/cuda.h"
+// idea    the data is in page-locked memory from the start: the copy engine reads it in place, the host only
+//         submits the copy
+#include "cuda/check.h"
 #include "upload.h"
 
 namespace fathom::lab::host_device_copy {

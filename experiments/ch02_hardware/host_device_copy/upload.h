@@ -1,12 +1,11 @@
-// The problem: n floats of the host's memory, copied to the device's. The same numbers lie on the host twice,
-// in memory as malloc gives it (pageable) and in page-locked memory; a variant reads the one that it is
-// about.
+// The problem: n floats of the host's memory, copied to the device's. The host holds the same numbers twice,
+// in pageable memory from malloc and in page-locked memory; each variant reads one of them.
 #pragma once
 
 #include <functional>
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,5 +1,6 @@
-// A load from memory takes about a hundred nanoseconds, and a core can move a line every few: the difference
-// is whether the address was known in time. A linked list is the purest case, since its code never knows.
+// A load from memory takes about a hundred nanoseconds, yet a core can move a line every few if it knows the
+// addresses early. In a linked list it never does: each address is in the line before.
+#include "lab/experiment.h"
 #include "linked_records.h"
 
 namespace fathom::lab::pointer_chase {
@@ -15,12 +16,12 @@ const Experiment<LinkedRecords> linked_records{
             {.id         = "random_order",
              .launch     = random_order,
              .techniques = {},
-             .idea       = "links jump at random: each line is asked for when the one before has arrived",
+             .idea       = "random links: each line is requested when the one before has arrived",
              .prediction = predict::share(0.03)},
             {.id         = "sequential_order",
              .launch     = sequential_order,
              .techniques = {"access_order"},
-             .idea       = "links follow memory: the prefetcher knows what the code does not",
+             .idea       = "links in memory order: the prefetcher predicts the next address",
              .prediction = predict::share(0.7)},
         },
     .cache = Cache::hot,  // one set again and again, so that `bytes` is the whole working set

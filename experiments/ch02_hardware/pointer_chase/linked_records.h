@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "core/rng.h"
-#include "experiments/ch02_hardware/random_cycle.h"
-#include "lab/experiment.h"
+#include "experiments/random_cycle.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::pointer_chase {
 

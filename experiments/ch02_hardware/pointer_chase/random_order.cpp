@@ -2,9 +2,8 @@
 //
 // bytes   64 n read, every line once
 // flops   0; n dependent loads, 6 n additions in their shadow
-// limit   what a line costs when it is asked for early; this order pays the full latency of every load
-// instead idea    none yet: records are linked as they came, so the next address is known only when this line
-// has arrived
+// limit   bandwidth, for lines fetched early; this order pays the full latency of every load
+// idea    baseline: links in random order, so the next address is known only when this line has arrived
 #include "linked_records.h"
 
 namespace fathom::lab::pointer_chase {

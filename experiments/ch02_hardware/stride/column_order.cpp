@@ -2,9 +2,9 @@
 //
 // bytes   4 n^2 read
 // flops   n^2
-// limit   memory bandwidth; this order asks for a line of 64 bytes for every 4 and, unless n lines survive in
-//         a cache from one column to the next, for each line 16 times
-// idea    none yet: one column after the other, as the formula says; stride n
+// limit   memory bandwidth; this order fetches a line of 64 bytes for every 4 used; unless n lines stay
+//         cached from one column to the next, it fetches each line 16 times
+// idea    baseline: one column after the other, as the formula says; stride n
 #include "column_sums.h"
 
 namespace fathom::lab::stride {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::stride {
 

@@ -1,5 +1,6 @@
-// Memory comes in lines. A walk down the columns of a row-major matrix uses 4 bytes of each line it asks for,
-// and a power of two between them makes all those lines compete for a few sets of the cache.
+// Memory comes in lines. A walk down the columns of a row-major matrix uses 4 bytes of each line, and a
+// power-of-two stride makes all those lines compete for a few sets of the cache.
+#include "lab/experiment.h"
 #include "column_sums.h"
 
 namespace fathom::lab::stride {

@@ -3,7 +3,7 @@
 // bytes   4 n^2 read; the n sums stay in L1
 // flops   n^2
 // limit   memory bandwidth
-// idea    the two loops change places: rows are walked at stride 1, each line is used whole and once, the
+// idea    the two loops are exchanged: rows are walked at stride 1, each line is used whole and once, the
 //         prefetchers see a stream, and n independent sums make vectors
 #include <algorithm>
 

@@ -5,8 +5,7 @@
 // flops   2 n
 // limit   the link. H200: PCIe, some 55 GB/s; 64 MiB take 1.2 ms
 // idea    the better of both. Starting a copy is taken to cost 5 us, in which the link moves 256 KiB: less
-// than
-//         that is read twice sooner than it is copied
+//         than that is read twice sooner than it is copied
 #include "normalize.cuh"
 
 namespace fathom::lab::zero_copy {

@@ -4,7 +4,7 @@
 // bytes   4 n written, beside what the copy writes and reads again
 // flops   2 n
 // limit   the link. H200: PCIe, some 55 GB/s; 64 MiB take 1.2 ms
-// idea    none yet: copy, then work on the copy. A copy crosses the link at its full rate, but it is a third
+// idea    baseline: copy, then work on the copy. A copy crosses the link at its full rate, but it is a third
 //         thing to start, done by another engine, and that costs microseconds before and after it
 #include "normalize.cuh"
 

@@ -2,7 +2,7 @@
 // memory or across the link.
 #pragma once
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "normalization.h"
 
 namespace fathom::lab::zero_copy {
@@ -25,7 +25,7 @@ __device__ inline float largest_of_block(float mine) {
 }
 
 // Calls each(i, four numbers) or each(i, one number) for this thread's share of n numbers at `from`. Four
-// loads are under way before the first is used: across the link they take more than a microsecond.
+// loads are in flight before the first is used: across the link they take more than a microsecond.
 template <class Each>
 __device__ inline void walk(const float* from, int n, Each each) {
   constexpr int kAhead = 4;

@@ -1,5 +1,6 @@
 // Before a load can miss the cache its address must be translated. The TLB knows a few thousand pages: 8 MiB
 // of small ones, all of an array of huge ones. Beyond that, every random access is two waits instead of one.
+#include "lab/experiment.h"
 #include "huge_pages.h"
 
 namespace fathom::lab::huge_pages {

@@ -6,13 +6,13 @@
 #include <cstring>
 
 #include "core/rng.h"
-#include "experiments/ch02_hardware/random_cycle.h"
-#include "lab/experiment.h"
+#include "experiments/random_cycle.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::huge_pages {
 
-constexpr int64_t kWords =
-    16;  // int32 a record: one line of 64 bytes; word 0 is the link, word 1 the payload
+// int32 a record: one line of 64 bytes. Word 0 is the link, word 1 the payload.
+constexpr int64_t kWords = 16;
 
 struct LongWalk {
   int64_t steps;

@@ -1,6 +1,8 @@
 // A program that counts the machine's cores inside a container, or has 16 written in its configuration,
 // starts more threads than may run. Work between barriers then waits for the slowest thread's turn on a CPU.
+#include "lab/experiment.h"
 #include "core/cpus.h"
+#include "core/thread_pool.h"
 #include "experiments/ch03_system/diffusion.h"
 
 namespace fathom::lab::oversubscription {

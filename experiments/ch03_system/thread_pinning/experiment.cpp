@@ -1,6 +1,7 @@
-// A thread that wakes up on another core finds its data in a cache that is not its own, and two that wake up
-// on one core wait for each other while a second core idles. Binding threads to CPUs rules out both, at the
-// price of not getting out of the way of anybody else.
+// A thread that wakes up on another core has its data in a remote cache, and two threads on one core wait for
+// each other while another core idles. Binding threads to CPUs prevents both, but a bound thread cannot move
+// away from other work on its CPU.
+#include "lab/experiment.h"
 #include "thread_pinning.h"
 
 namespace fathom::lab::thread_pinning {

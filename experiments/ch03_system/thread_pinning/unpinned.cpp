@@ -1,8 +1,9 @@
 // `steps` steps of diffusion over n cells, one barrier a step                 fp32, all threads
 //
-// bytes   8 n: the rod is read and written once; between steps it stays in the caches of the cores that own
-// it flops   4 n steps limit   none physical: a step of a rod that fits in L2 takes as long as its barrier
-// idea    none yet: as many threads as before on the same CPUs, but the scheduler decides which of them runs
+// bytes   8 n: the rod is read and written once; between steps it stays in the caches of its cores
+// flops   4 n steps
+// limit   none physical: a step of a rod that fits in L2 takes as long as its barrier
+// idea    baseline: as many threads as before on the same CPUs, but the scheduler decides which of them runs
 //         where
 #include <sched.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/cpus.h"
+#include "core/thread_pool.h"
 #include "thread_pinning.h"
 
 namespace fathom::lab::thread_pinning {
@@ -31,14 +33,14 @@ class Mask {
   std::vector<cpu_set_t> words_;
 };
 
-// The harness has bound the calling thread to one CPU. For the time of a call it is free as the workers are.
+// The harness binds the calling thread to one CPU. During a call this releases it, like the workers.
 class Unbound {
  public:
   Unbound(const Mask& everywhere, const Mask& home) : home_(home) { everywhere.apply(); }
   ~Unbound() {
     try {
       home_.apply();
-    } catch (const SystemError&) {  // a destructor has nobody to tell
+    } catch (const SystemError&) {  // a destructor cannot report an error
     }
   }
 
@@ -62,7 +64,7 @@ Launch<Diffusion> prepare_unpinned(const Diffusion&, Context& context) {
   for (const std::vector<int>& cpus : of_worker) all.insert(all.end(), cpus.begin(), cpus.end());
 
   auto free = std::make_shared<FreeThreads>(FreeThreads{Mask(all), Mask(of_worker[0]), nullptr});
-  const Unbound here(free->everywhere, free->home);  // threads inherit the mask of who starts them
+  const Unbound here(free->everywhere, free->home);  // threads inherit the mask of their creator
   free->pool = std::make_unique<ThreadPool>(threads);
   return [free](const Diffusion& p, Context&) {
     const Unbound caller(free->everywhere, free->home);

@@ -1,8 +1,8 @@
 // out(b) = sum of the words of block b                 blocks of 4 KiB in a file, read in random order
 //
 // bytes   4096 a block from the device
-// limit   reads a second of the device; one at a time leaves it idle but for one of its queues' places
-// idea    none yet: pread, wait, add up, next
+// limit   reads a second of the device; one at a time uses one entry of its queues
+// idea    baseline: pread, wait, add up, next
 #include "io_uring.h"
 
 namespace fathom::lab::io_uring {

@@ -1,5 +1,6 @@
-// A flash disk is a parallel machine behind a queue. A program that waits for each read before it asks for
-// the next keeps one of its many units busy, and pays the whole way to the device and back for every block.
+// A flash disk is a parallel machine behind a queue. A program that waits for each read before the next keeps
+// one of its many units busy, and pays the full round trip to the device for every block.
+#include "lab/experiment.h"
 #include "io_uring.h"
 
 namespace fathom::lab::io_uring {
@@ -15,7 +16,7 @@ const Experiment<BlockSums> block_sums{
             {.id = "blocking", .launch = blocking, .techniques = {}, .idea = "pread of 4 KiB, one at a time"},
             {.id         = "queue_depth_32",
              .techniques = {"async_io"},
-             .idea       = "io_uring: 32 reads under way, each completion starts the next",
+             .idea       = "io_uring: 32 reads in flight, each completion starts the next",
              .prediction = predict::ratio_at_least(8),
              .prepare    = prepare_queue_depth_32,
              .needs      = {machine::Feature::io_uring}},

@@ -1,5 +1,5 @@
 // The problem is experiments/ch05_storage/block_sums.h, read in the order of the keys; the variants differ in
-// how many reads are under way at a time.
+// how many reads are in flight at a time.
 #pragma once
 
 #include "experiments/ch05_storage/block_sums.h"

@@ -2,8 +2,8 @@
 //
 // bytes   4096 a block from the device
 // limit   reads a second of the device
-// idea    32 reads are under way at any time: whenever one completes its block is added up and its buffer
-//         asks for the next. One thread, one system call for a batch; the device works on many reads at once
+// idea    32 reads are in flight at any time: whenever one completes, its block is added up and its buffer is
+//         used for the next. One thread, one system call for a batch; the device works on many reads at once
 #include <algorithm>
 #include <memory>
 
@@ -36,7 +36,7 @@ void read_all(const BlockSums& p, ReadRing& ring) {
       --pending;
       // A short read would be an error of the device: blocks are whole and aligned.
       if (result != BlockSums::kBlock) error = result < 0 ? -result : EIO;
-      if (error != 0) return;  // nothing new, but what is under way must end before its buffers may
+      if (error != 0) return;  // queue nothing new; reads in flight must end before their buffers are freed
       p.out(block_in[buffer]) = sum_of_block(buffers + buffer * BlockSums::kBlock);
       if (next < blocks) start(buffer);
     });

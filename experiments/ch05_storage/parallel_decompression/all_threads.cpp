@@ -3,11 +3,12 @@
 // bytes   the compressed bytes read, the text written
 // flops   0
 // limit   memory bandwidth
-// idea    frames were made independent so that they can be decoded anywhere: each thread takes an equal run
-//         of them, with a context of its own
+// idea    frames are independent, so that any thread can decode any of them: each takes an equal run, with
+//         its own context
 #include <memory>
 #include <vector>
 
+#include "core/thread_pool.h"
 #include "frames.h"
 
 namespace fathom::lab::parallel_decompression {

@@ -1,11 +1,13 @@
-// A decoder is a serial machine: what the next bytes mean depends on the last. A file compressed as one
+// A decoder is serial: the meaning of a byte depends on the bytes before it. A file compressed as one
 // stream decodes on one core however many there are; compressed in frames it decodes on all of them, for a
 // few per cent of its size.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "core/rng.h"
 #include "frames.h"
+#include "lab/experiment.h"
 
 namespace fathom::lab::parallel_decompression {
 namespace {
@@ -23,8 +25,8 @@ void write_text(uint8_t* text, int64_t n, uint64_t seed) {
   std::vector<uint8_t> letters(kVocabulary * kLongest), lengths(kVocabulary);
   fill_integers(letters.data(), kVocabulary * kLongest, seed, 'a', 'z' + 1);
   fill_integers(lengths.data(), kVocabulary, seed + 1, 2, kLongest + 1);
-  std::vector<uint32_t> picks(
-      static_cast<size_t>(n / 3 + 1));  // a word and its separator are at least 3 bytes
+  // A word and its separator are at least 3 bytes.
+  std::vector<uint32_t> picks(static_cast<size_t>(n / 3 + 1));
   fill_integers(picks.data(), n / 3 + 1, seed + 2, 0, int64_t{1} << 32);
   int64_t at = 0;
   for (const uint32_t pick : picks) {

@@ -1,9 +1,9 @@
 // The problem: decompress a text that was compressed in independent frames of 128 KiB, with zstd (level 3) or
 // lz4.
 //
-// The text is made of words of a random vocabulary, frequent ones far more frequent than rare ones, in lines:
-// it compresses about as well as logs and prose do. The compressed bytes are in memory: this is the part of a
-// load that comes after the disk.
+// The text is made of words of a random vocabulary, with a skewed distribution, in lines: it compresses about
+// as well as logs and prose. The compressed bytes are in memory: this is the part of a load that comes after
+// the disk.
 #pragma once
 
 #include <lz4.h>
@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::parallel_decompression {
 
@@ -35,7 +35,7 @@ struct Frames {
   int64_t expected(int64_t i) const { return text(i); }
 };
 
-// What decoding needs to keep between frames; one for each thread.
+// State of a decoder, kept between frames; one for each thread.
 using Decoder = std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)>;
 inline Decoder make_decoder() { return {ZSTD_createDCtx(), ZSTD_freeDCtx}; }
 

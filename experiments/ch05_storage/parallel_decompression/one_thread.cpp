@@ -2,8 +2,8 @@
 //
 // bytes   the compressed bytes read, the text written
 // flops   0
-// limit   memory bandwidth; far away, since a decoder follows one chain of branches and short copies
-// idea    none yet: one frame after the other, with a context that is kept
+// limit   memory bandwidth; far from reached, since a decoder follows one chain of branches and short copies
+// idea    baseline: one frame after the other, with a context that is kept
 #include <memory>
 
 #include "frames.h"

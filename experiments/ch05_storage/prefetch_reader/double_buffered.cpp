@@ -2,10 +2,10 @@
 //
 // bytes   4096 a block from the device
 // limit   sequential read rate of the disk; the slower of reading and computing
-// idea    a reader thread is one chunk ahead: while we compute on one buffer it waits for the device on the
-//         other
+// idea    a reader thread is one chunk ahead: it reads into one buffer while the other is computed on
 #include <atomic>
 
+#include "core/thread_pool.h"
 #include "fingerprints.h"
 
 namespace fathom::lab::prefetch_reader {
@@ -16,7 +16,8 @@ void double_buffered(const Fingerprints& p, Context& context) {
   const auto count = static_cast<int>(chunks(p));
   alignas(64) std::atomic<int> read{0};      // chunks; -1: the reader has failed
   alignas(64) std::atomic<int> computed{0};  // chunks
-  // What `progress` is once it differs from `old`. Sleeps until then: the other thread may need this CPU.
+  // Waits until `progress` differs from `old` and returns it. Sleeps meanwhile: the other thread may need
+  // this CPU.
   const auto await = [](const std::atomic<int>& progress, int old) {
     progress.wait(old, std::memory_order_acquire);
     return progress.load(std::memory_order_acquire);
@@ -34,7 +35,7 @@ void double_buffered(const Fingerprints& p, Context& context) {
         announce(read, c + 1);
       }
     } catch (...) {
-      announce(read, -1);  // or the other would wait for ever
+      announce(read, -1);  // or the other thread would wait for ever
       throw;
     }
   };

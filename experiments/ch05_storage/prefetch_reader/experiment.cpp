@@ -1,6 +1,6 @@
-// Reading and computing use different parts of a machine. Done in turns they take the sum of their times, and
-// half of the machine is idle at any moment; a second buffer and a reader thread make it the larger of the
-// two.
+// Reading and computing use different parts of a machine. Done alternately they take the sum of their times;
+// with a second buffer and a reader thread they take the larger of the two.
+#include "lab/experiment.h"
 #include "fingerprints.h"
 
 namespace fathom::lab::prefetch_reader {
@@ -17,7 +17,7 @@ const Experiment<Fingerprints> fingerprints{
             {.id         = "read_then_compute",
              .launch     = read_then_compute,
              .techniques = {},
-             .idea       = "1 MiB at a time, in turns"},
+             .idea       = "read 1 MiB, compute, read the next"},
             {.id         = "double_buffered",
              .launch     = double_buffered,
              .techniques = {"prefetching"},

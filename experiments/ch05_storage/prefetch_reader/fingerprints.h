@@ -1,13 +1,13 @@
-// The problem: a fingerprint of each 4 KiB block of a file, as a store that keeps equal blocks once would
-// make. A fingerprint is a serial chain (multiply, shift, exclusive or for each word), so that computing
-// takes about as long as reading. O_DIRECT: a read waits for the device and leaves the CPU free meanwhile.
+// The problem: a fingerprint of each 4 KiB block of a file, as a deduplicating store computes. A fingerprint
+// is a serial chain (multiply, shift, exclusive or for each word), so that computing takes about as long as
+// reading. O_DIRECT: a read waits for the device and leaves the CPU free meanwhile.
 #pragma once
 
 #include <memory>
 
 #include "core/rng.h"
 #include "experiments/ch05_storage/scratch_file.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::prefetch_reader {
 

@@ -2,8 +2,8 @@
 //
 // bytes   4096 a block from the device
 // limit   sequential read rate of the disk; this order adds the time of the fingerprints to it
-// idea    none yet: read a chunk, compute, read the next. The disk idles while we compute, and we while it
-//         reads
+// idea    baseline: read a chunk, compute, read the next. The disk idles during the computation, and the CPU
+//         during the read
 #include "fingerprints.h"
 
 namespace fathom::lab::prefetch_reader {

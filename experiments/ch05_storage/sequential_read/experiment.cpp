@@ -1,6 +1,6 @@
-// A disk answers a small read hardly sooner than a large one: what a read costs is mostly that it is a read.
-// Sorting requests by place is worth little by itself on flash, and everything as the way to fewer, larger
-// reads.
+// A small read takes hardly less time than a large one: most of the cost is per read. On flash, sorting
+// requests by position gains little by itself, but it allows fewer and larger reads.
+#include "lab/experiment.h"
 #include "sequential_read.h"
 
 namespace fathom::lab::sequential_read {

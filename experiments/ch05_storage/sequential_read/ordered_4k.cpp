@@ -1,9 +1,8 @@
 // out(b) = sum of the words of block b                 blocks of 4 KiB in a file
 //
 // bytes   4096 a block from the device, one read each, one at a time
-// limit   sequential read rate of the disk; reads are as many as before
-// idea    blocks are read in the order in which they lie: no seek on a turning disk, perhaps read-ahead in
-//         the device
+// limit   sequential read rate of the disk; as many reads as random_4k
+// idea    blocks are read in file order: no seek on a rotating disk, perhaps read-ahead in the device
 #include "sequential_read.h"
 
 namespace fathom::lab::sequential_read {

@@ -2,7 +2,7 @@
 //
 // bytes   4096 a block from the device, one read each, one at a time
 // limit   sequential read rate of the disk; this order pays the device's latency for every block
-// idea    none yet: blocks are read as they are asked for
+// idea    baseline: blocks are read in the order of the keys
 #include "sequential_read.h"
 
 namespace fathom::lab::sequential_read {

@@ -1,6 +1,6 @@
 // Shared memory has 32 banks, and consecutive words lie in consecutive banks. Lanes of a warp that ask for
 // different words of one bank are served one after the other: a column of a tile 32 words wide is the worst
-// that a warp can ask for, and the tile of the textbook is 32 words wide.
+// case, and the textbook's tile is 32 words wide.
 #include <cmath>
 
 #include "lab/experiment.h"
@@ -20,7 +20,7 @@ Cost Mixing::cost() const {
           .shared  = 2 * in.bytes() * kSteps};
 }
 
-// What two mirror images have in common stays, their difference shrinks by the same factor at every step.
+// The mean of x(i, j) and x(j, i) stays; their difference shrinks by the same factor at every step.
 Sum Mixing::expected(int64_t tile, int64_t i, int64_t j) const {
   const double own = in(tile, i, j), mirror = in(tile, j, i);
   const double kept = std::pow(1 - 2 * kShare, kSteps);
@@ -39,7 +39,7 @@ const Experiment<Mixing> mixing{
             {.id         = "plain",
              .launch     = on_gpu(plain),
              .techniques = {},
-             .idea       = "tile[32][32]: the words of a column lie in one bank",
+             .idea       = "tile[32][32]: all words of a column are in one bank",
              .prediction = predict::share(0.06)},
             {.id         = "padded",
              .launch     = on_gpu(padded),

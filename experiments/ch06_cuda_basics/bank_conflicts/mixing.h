@@ -3,8 +3,8 @@
 // A step sends every element of a tile through shared memory, written by rows and read by columns.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

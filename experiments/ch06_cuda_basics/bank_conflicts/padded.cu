@@ -6,7 +6,7 @@
 // limit   shared memory: 128 bytes a cycle from each multiprocessor, 2048 cycles a tile
 // idea    tile[32][33]: a spare word moves each row one bank on, so that the 32 words of a column lie in
 //         32 banks. Costs a thirty-second more shared memory
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "mixing.h"
 
 namespace fathom::lab::bank_conflicts {
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kThreads) mix_kernel(const float* in, float* o
   for (int step = 0; step < kSteps; ++step) {
     auto& now = tile[step % 2];
     for (int e = 0; e < kEach; ++e) now[i0 + e * kRows][j] = x[e];
-    // All of the tile is written before any of it is read. And whoever passes has done with the other tile,
-    // read in the step before: the next step may write there.
+    // The tile is completely written before any of it is read. The barrier also orders the reads of the other
+    // tile in the previous step before the writes of the next step.
     __syncthreads();
     for (int e = 0; e < kEach; ++e) x[e] = fmaf(kShare, now[j][i0 + e * kRows], (1 - kShare) * x[e]);
   }

@@ -1,5 +1,5 @@
-// A block holds its place on a multiprocessor until its last warp ends, and a multiprocessor has 64 places
-// for warps but only 32 for blocks. Both ends of the range of block sizes run into one of these.
+// A block occupies its multiprocessor until its last warp ends, and a multiprocessor has 64 warp slots but
+// only 32 block slots. The largest blocks meet the first rule, the smallest the second.
 #include <cmath>
 
 #include "lab/experiment.h"
@@ -23,7 +23,7 @@ Sum Triad::expected(int64_t i) const {
 }
 
 const Experiment<Triad> triad{
-    .question = "How many threads should a block have, where one thread is as good as another?",
+    .question = "How many threads should a block of an elementwise kernel have?",
     .limit    = Limit::memory,
     .axes     = {{"n", {1 << 26}}},
     .check_at = {{"n", {0, 1, 31, 32, 33, 127, 129, 1023, 1024, 1025, 5003}}},
@@ -32,12 +32,12 @@ const Experiment<Triad> triad{
             {.id         = "threads_256",
              .launch     = on_gpu(threads_256),
              .techniques = {},
-             .idea       = "8 blocks fill the 64 places for warps of a multiprocessor",
+             .idea       = "8 blocks fill the 64 warp slots of a multiprocessor",
              .prediction = predict::share(0.9)},
             {.id         = "threads_32",
              .launch     = on_gpu(threads_32),
              .techniques = {"block_sizing"},
-             .idea       = "a warp a block: 32 places for blocks leave half of those for warps empty",
+             .idea       = "one warp a block: 32 block slots leave half of the warp slots empty",
              .prediction = predict::ratio(0.5)},
             {.id         = "threads_64",
              .launch     = on_gpu(threads_64),
@@ -57,7 +57,7 @@ const Experiment<Triad> triad{
             {.id         = "threads_1024",
              .launch     = on_gpu(threads_1024),
              .techniques = {"block_sizing"},
-             .idea       = "two blocks, and half of the places wait for the slowest of 32 warps",
+             .idea       = "two blocks: half of the warp slots wait for the slowest of 32 warps",
              .prediction = predict::ratio(0.9)},
         },
     .backend = Backend::cuda,

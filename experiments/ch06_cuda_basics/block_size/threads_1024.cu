@@ -3,9 +3,9 @@
 // bytes   12 n    8 n read + 4 n written
 // flops   2 n
 // limit   DRAM bandwidth. H200: n = 2^26 moves 805 MB
-// idea    the largest. A multiprocessor holds two, and the place of one is given away when the last of its
-//         32 warps is done: up to half of the warps wait for that
-#include "core/cuda.h"
+// idea    the largest block. A multiprocessor holds two, and a new block starts when the last of 32 warps is
+//         done: up to half of the warp slots wait for it
+#include "cuda/check.h"
 #include "triad.h"
 
 namespace fathom::lab::block_size {

@@ -3,8 +3,8 @@
 // bytes   12 n    8 n read + 4 n written
 // flops   2 n
 // limit   DRAM bandwidth. H200: n = 2^26 moves 805 MB
-// idea    none yet: the size that everybody writes. 8 blocks fill the 64 places for warps of a multiprocessor
-#include "core/cuda.h"
+// idea    baseline: the usual size. 8 blocks fill the 64 warp slots of a multiprocessor
+#include "cuda/check.h"
 #include "triad.h"
 
 namespace fathom::lab::block_size {

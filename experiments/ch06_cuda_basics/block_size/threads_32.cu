@@ -3,9 +3,9 @@
 // bytes   12 n    8 n read + 4 n written
 // flops   2 n
 // limit   DRAM bandwidth. H200: n = 2^26 moves 805 MB
-// idea    a warp a block. A multiprocessor holds 32 blocks, so half of its 64 places for warps stay empty
-//         and half as many loads are under way; and there are eight times as many blocks to start
-#include "core/cuda.h"
+// idea    one warp a block. A multiprocessor holds 32 blocks, so half of its 64 warp slots stay empty
+//         and half as many loads are in flight; and there are eight times as many blocks to start
+#include "cuda/check.h"
 #include "triad.h"
 
 namespace fathom::lab::block_size {

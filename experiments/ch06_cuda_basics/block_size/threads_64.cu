@@ -4,7 +4,7 @@
 // flops   2 n
 // limit   DRAM bandwidth. H200: n = 2^26 moves 805 MB
 // idea    two warps: 32 blocks just fill a multiprocessor
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "triad.h"
 
 namespace fathom::lab::block_size {

@@ -1,8 +1,8 @@
 // The problem: out(i) = kScale x(i) + y(i), fp32, n elements.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

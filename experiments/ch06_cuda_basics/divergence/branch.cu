@@ -3,9 +3,9 @@
 // flops   1024 n    32 nodes x (a polynomial of degree 15, its argument, the sum)
 // bytes   9 n
 // limit   FMA peak. A node is 15 FMAs, a product and two sums: 32 flops in 18 instructions, 89 % of the peak
-// idea    none yet: a sample a thread, and a switch. In nearly every warp all four materials are present, so
-//         it goes through all four branches, each with three quarters of its lanes switched off
-#include "core/cuda.h"
+// idea    baseline: one sample a thread, and a switch. Nearly every warp has all four materials, so it
+//         executes all four branches, each with three quarters of its lanes inactive
+#include "cuda/check.h"
 #include "material.cuh"
 
 namespace fathom::lab::divergence {

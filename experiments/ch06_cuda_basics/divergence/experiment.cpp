@@ -1,6 +1,5 @@
-// A warp has one program counter for all its lanes as far as speed is concerned: where lanes want different
-// branches, it goes through all of them. What differs between the lanes can be moved elsewhere: to other
-// warps, or into data.
+// A warp executes one instruction stream at a time: if its lanes take different branches, it executes all of
+// them. The difference can be moved elsewhere: to other warps, or into data.
 #include <cmath>
 
 #include "lab/experiment.h"
@@ -19,7 +18,7 @@ Cost Responses::cost() const {
           .flops   = kNodes * (2.0 * kDegree + 2) * static_cast<double>(out.extent(0))};
 }
 
-// Powers upwards, not Horner: another order than the variants'.
+// Sums ascending powers instead of Horner's rule: a different order than the variants'.
 Sum Responses::expected(int64_t i) const {
   Sum sum{.length = kDegree + kNodes + 2};
   for (int r = 0; r < kNodes; ++r) {
@@ -34,7 +33,7 @@ Sum Responses::expected(int64_t i) const {
 }
 
 const Experiment<Responses> responses{
-    .question = "What does it cost when the lanes of a warp take four different branches, and what cures it?",
+    .question = "What do four-way divergent branches cost a warp, and how can they be avoided?",
     .limit    = Limit::flops,
     .axes     = {{"n", {1 << 24}}},
     .check_at = {{"n", {0, 1, 31, 32, 33, 255, 257, 2047, 2048, 2049, 5003}}},

@@ -1,4 +1,4 @@
-// The response of one sample: a function for each material, and a switch that finds it.
+// The response of one sample: a function for each material, and a switch between them.
 #pragma once
 
 #include "responses.h"
@@ -20,7 +20,7 @@ __device__ inline float mean_response(float load, Coefficient coefficient_of) {
   return sum * (1.0f / kNodes);
 }
 
-// With the coefficients of its material in the instructions.
+// The material's coefficients are constants in the instructions.
 template <int kKind>
 __device__ inline float response_of(float load) {
   return mean_response(load, [](int k) { return coefficient(kKind, k); });

@@ -5,7 +5,7 @@
 // limit   FMA peak. A node is 15 FMAs, a product and two sums: 32 flops in 18 instructions, 89 % of the peak
 // idea    a block sorts the numbers of its samples into a list for each material, in shared memory, and
 //         warps take 32 of one list at a time: the same switch, but all lanes take the same branch
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "material.cuh"
 
 namespace fathom::lab::divergence {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
     base = __shfl_sync(~0u, base, __ffs(peers) - 1);
     if (mine < kKinds) member[mine][base + rank] = static_cast<uint16_t>(sample);
   }
-  __syncthreads();  // the lists are whole before warps read them
+  __syncthreads();  // the lists are complete before warps read them
 
   int piece = warp;  // of 32 samples, counted from the beginning of the current list
 #pragma unroll

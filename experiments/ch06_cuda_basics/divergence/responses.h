@@ -3,8 +3,8 @@
 //   out(i) = mean of P_kind(i)(t) over 0 < t < load(i)      by the midpoint rule with kNodes nodes
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -5,7 +5,7 @@
 // limit   FMA peak. A node is 15 FMAs, a product and two sums: 32 flops in 18 instructions, 89 % of the peak
 // idea    no branch: the four functions differ in their coefficients only, so the material becomes an
 //         address. A thread fetches its 16 coefficients from shared memory, and all lanes run one code
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "material.cuh"
 
 namespace fathom::lab::divergence {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
     quarters[e / kKinds][of] = make_float4(coefficient(of, k), coefficient(of, k + 1), coefficient(of, k + 2),
                                            coefficient(of, k + 3));
   }
-  __syncthreads();  // the table is whole before anyone reads it
+  __syncthreads();  // the table is complete before any thread reads
 
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;

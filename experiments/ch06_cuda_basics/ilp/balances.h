@@ -3,8 +3,8 @@
 // One fused multiply-add a period, and each needs the one before it.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,5 +1,5 @@
-// A scheduler hides the latency of one warp's instruction behind those of its other warps. Where a kernel
-// leaves it a single warp, the other instructions must come from that warp: independent ones, side by side.
+// A scheduler hides the latency of one warp's instruction behind those of its other warps. If a kernel gives
+// it a single warp, the other instructions must come from that warp and be independent.
 #include <cmath>
 
 #include "balances.h"
@@ -38,7 +38,7 @@ const Experiment<Balances> balances{
             {.id         = "one_chain",
              .launch     = on_gpu(one_chain),
              .techniques = {},
-             .idea       = "an account a thread: each FMA waits for the one before",
+             .idea       = "one account a thread: each FMA waits for the one before",
              .prediction = predict::share(0.24)},
             {.id         = "two_chains",
              .launch     = on_gpu(two_chains),

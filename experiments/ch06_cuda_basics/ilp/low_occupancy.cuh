@@ -2,7 +2,7 @@
 // four schedulers. So it goes to a kernel whose tiles fill shared memory or whose state fills the registers.
 #pragma once
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::ilp {
 

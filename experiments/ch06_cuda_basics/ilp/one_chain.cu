@@ -3,7 +3,7 @@
 // bytes   12 n
 // flops   8192 n
 // limit   FMA peak: a scheduler can start an FMA of one warp in every cycle; the result comes 4 cycles later
-// idea    none yet: an account for each thread. One warp a scheduler has one chain to offer, and in 3 of 4
+// idea    baseline: an account for each thread. One warp a scheduler has one chain to offer, and in 3 of 4
 //         cycles nothing starts
 #include "balances.h"
 #include "low_occupancy.cuh"

@@ -3,7 +3,7 @@
 // bytes   12 n
 // flops   8192 n
 // limit   FMA peak: a scheduler can start an FMA of one warp in every cycle; the result comes 4 cycles later
-// idea    two accounts side by side: while one FMA is under way, the other starts
+// idea    two accounts side by side: while one FMA is in flight, the other starts
 #include "balances.h"
 #include "low_occupancy.cuh"
 

@@ -3,9 +3,9 @@
 // bytes   8 n^2    4 n^2 read + 4 n^2 written
 // flops   50 n^2
 // limit   DRAM bandwidth. H200: n = 8192 moves 537 MB
-// idea    none yet: a point a thread, 25 loads each. DRAM sees every number once, since the 24 other times it
+// idea    baseline: a point a thread, 25 loads each. DRAM sees every number once, since the 24 other times it
 //         is in L1; but L1 answers one warp in a cycle at best, two where 32 numbers straddle a line
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "stencil.h"
 
 namespace fathom::lab::shared_tile {

@@ -6,7 +6,7 @@
 // idea    eight points below each other in each thread: a number is loaded once for all the points of the
 //         column, 60 loads for 8 points instead of 200. Still from L1
 #include "column.cuh"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::shared_tile {
 namespace {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= n || j >= n) return;
 
   float sum[kRows];
-  // Rows below the last belong to points that are not there: any number will do.
+  // Rows below the last belong to points outside: any number will do.
   sums_of_column(sum, [&](int r, int b) { return in[min(i + r, pitch - 1) * pitch + j + b]; });
 #pragma unroll
   for (int r = 0; r < kRows; ++r)

@@ -1,4 +1,4 @@
-// Brings a block's points and their rim to shared memory. All loads are under way before the first is stored.
+// Brings a block's points and their rim to shared memory. All loads are in flight before the first is stored.
 #pragma once
 
 #include "stencil.h"
@@ -6,7 +6,7 @@
 namespace fathom::lab::shared_tile {
 
 // For a block of kWidth x kRows threads and kWidth x kHeight points, whose corner in the input is (i0, j0).
-// Beyond the input there are zeros, for points that are not there.
+// Zeros outside the input, for points outside.
 template <int kWidth, int kHeight, int kRows>
 __device__ inline void load_tile(float (&tile)[kHeight + kRim][kWidth + kRim], const float* __restrict__ in,
                                  int pitch, int i0, int j0) {

@@ -3,8 +3,8 @@
 // fp32. `in` is larger than `out` by the rim that this needs, so no point is special.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -5,7 +5,7 @@
 // limit   DRAM bandwidth. H200: n = 8192 moves 537 MB
 // idea    the block first brings its 32 x 32 points and their rim to shared memory; the 25 loads go there. A
 //         warp's 32 words lie in 32 banks wherever they begin: one cycle each, no lines to straddle
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "load_tile.cuh"
 
 namespace fathom::lab::shared_tile {
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
 
   const int i0 = blockIdx.y * kHeight, j0 = blockIdx.x * kWidth;
   load_tile<kWidth, kHeight, kHeight>(tile, in, n + kRim, i0, j0);
-  __syncthreads();  // the tile is whole before anyone reads what others have brought
+  __syncthreads();  // the tile is complete before any thread reads from it
 
   const int i = i0 + threadIdx.y, j = j0 + threadIdx.x;
   if (i >= n || j >= n) return;

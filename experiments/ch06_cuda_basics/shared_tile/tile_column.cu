@@ -6,7 +6,7 @@
 // idea    both: the tile in shared memory, and eight points below each other in each thread, which take 60
 //         numbers from it instead of 200. Each level holds what the one above uses again
 #include "column.cuh"
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "load_tile.cuh"
 
 namespace fathom::lab::shared_tile {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
 
   const int i0 = blockIdx.y * kHeight, j0 = blockIdx.x * kWidth;
   load_tile<kWidth, kHeight, kColumns>(tile, in, n + kRim, i0, j0);
-  __syncthreads();  // the tile is whole before anyone reads what others have brought
+  __syncthreads();  // the tile is complete before any thread reads from it
 
   const int i = i0 + threadIdx.y * kRows, j = j0 + threadIdx.x;
   if (i >= n || j >= n) return;

@@ -3,7 +3,7 @@
 // bytes   20 n useful: 16 n read + 4 n written. This layout reads 64 n.
 // flops   7 n
 // limit   memory bandwidth
-// idea    none yet: a struct for each particle, as anyone would declare it
+// idea    baseline: a struct for each particle, as usually declared
 #include "particles.h"
 
 namespace fathom::lab::aos_soa_cpu {

@@ -1,11 +1,11 @@
-// Memory moves in lines of 64 bytes. A struct of 16 floats of which a loop wants four makes it pay for all
-// 16.
+// Memory moves in lines of 64 bytes. A loop that needs four of a struct's 16 floats fetches all 16.
+#include "lab/experiment.h"
 #include "particles.h"
 
 namespace fathom::lab::aos_soa_cpu {
 
 const Experiment<KineticEnergy> kinetic_energy{
-    .question = "What does a loop over 4 of 16 fields pay for the fields it does not want, in each layout?",
+    .question = "What does a loop over 4 of 16 fields pay for the other 12, in each layout?",
     .limit    = Limit::memory,
     // From DRAM, and from the L3.
     .axes     = {{"n", {1048576, 65536}}},
@@ -28,6 +28,7 @@ const Experiment<KineticEnergy> kinetic_energy{
              .idea       = "blocks of 16 particles: four whole lines out of each 1 KiB",
              .prediction = predict::ratio(2.5)},
         },
+    .group = "aos_soa",
 };
 FATHOM_REGISTER(kinetic_energy);
 

@@ -3,7 +3,7 @@
 // one.
 #pragma once
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::aos_soa_cpu {
 

@@ -3,7 +3,7 @@
 // bytes   20 n: 16 n read + 4 n written
 // flops   7 n
 // limit   memory bandwidth
-// idea    an array for each field: the 12 fields that are not wanted never move, and neighbours in memory are
+// idea    an array for each field: the 12 unused fields never move, and neighbours in memory are
 //         neighbours in a vector, so the compiler needs no shuffles
 #include "particles.h"
 

@@ -4,9 +4,9 @@
 //         where DRAM reads them in pairs
 // flops   7 n
 // limit   DRAM bandwidth. H200: 27 Mi particles move 0.57 GB, 0.14 ms at 3.98 TB/s
-// idea    none yet: a struct for each particle, as the host's code has it. Lanes are 64 bytes apart, and
+// idea    baseline: a struct for each particle, as the host's code has it. Lanes are 64 bytes apart, and
 //         each of the four loads of a warp touches 32 sectors; all but the first find theirs in L1
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "particles.h"
 
 namespace fathom::lab::aos_soa_gpu {

@@ -4,9 +4,9 @@
 //         where DRAM reads them in pairs
 // flops   7 n
 // limit   DRAM bandwidth. H200: 27 Mi particles move 0.57 GB, 0.14 ms at 3.98 TB/s
-// idea    the wanted fields lie side by side, at a multiple of 16 bytes: one load for all four. A quarter
-//         of the requests; the sectors stay
-#include "core/cuda.h"
+// idea    the four fields are adjacent, at a multiple of 16 bytes: one load for all four. A quarter of the
+//         requests; the same sectors
+#include "cuda/check.h"
 #include "particles.h"
 
 namespace fathom::lab::aos_soa_gpu {

@@ -1,5 +1,5 @@
-// Memory moves in sectors of 32 bytes, and DRAM often in pairs of them. A struct of 16 floats of which a
-// kernel wants four makes it pay for more than four.
+// Memory moves in sectors of 32 bytes, and DRAM often in pairs of them. A kernel that needs four of a
+// struct's 16 floats fetches more than four.
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 namespace fathom::lab::aos_soa_gpu {
 namespace {
 
-// Particles repeat after so many (no power of two, so that a wrong stride shows), which makes refills as fast
-// as memcpy.
+// Particles repeat with this period (no power of two, so that a wrong stride is detected), which makes
+// refills as fast as memcpy.
 constexpr int64_t kPeriod = 4093;
 
 int64_t padded(int64_t n) { return (n + 63) / 64 * 64; }
 
-// to[0, n) = from[0, period) again and again
+// to[0, n) = from[0, period), repeated
 void repeat(const float* from, int64_t period, float* to, int64_t n) {
   for (int64_t done = 0; done < n; done += period)
     std::memcpy(to + done, from, static_cast<size_t>(std::min(period, n - done)) * sizeof(float));
@@ -60,7 +60,7 @@ Sum KineticEnergy::expected(int64_t i) const {
 namespace {
 
 const Experiment<KineticEnergy> kinetic_energy{
-    .question = "What does a kernel that wants 4 of 16 fields pay for the other 12, in each layout?",
+    .question = "What does a kernel that reads 4 of 16 fields pay for the other 12, in each layout?",
     .limit    = Limit::memory,
     // 1.7 GiB of structs, 432 MiB of arrays, 108 MiB of results.
     .axes     = {{"n", {27 << 20}}},
@@ -89,6 +89,7 @@ const Experiment<KineticEnergy> kinetic_energy{
              .prediction = predict::share_at_least(0.95)},
         },
     .backend = Backend::cuda,
+    .group   = "aos_soa",
 };
 FATHOM_REGISTER(kinetic_energy);
 

@@ -2,8 +2,8 @@
 // particle's 16 fields. The same particles lie in memory twice, once in each layout; a variant reads one.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -25,10 +25,10 @@ constexpr int kFields = sizeof(Particle) / sizeof(float);
 constexpr int kWanted = 4;  // vx, vy, vz, mass: the last ones
 
 struct KineticEnergy {
-  View<const float, 1> particles;  // what the next two are views of
+  View<const float, 1> particles;  // storage of the next two views
   View<const float, 2> aos;        // (particle, field)
-  View<const float, 2>
-      soa;  // (wanted field, particle), rows padded to a multiple of 64; nobody reads the others
+  // (wanted field, particle), rows padded to a multiple of 64; the other fields are never read.
+  View<const float, 2> soa;
   View<float, 1> out;
 
   KineticEnergy(const Point& at, Arena& arena);

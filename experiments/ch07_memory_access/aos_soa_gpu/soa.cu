@@ -5,7 +5,7 @@
 // limit   DRAM bandwidth. H200: 27 Mi particles move 0.57 GB, 0.14 ms at 3.98 TB/s
 // idea    an array for each field: a warp's 32 values of it are one line, and the twelve fields that are
 //         not wanted never move
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "particles.h"
 
 namespace fathom::lab::aos_soa_gpu {

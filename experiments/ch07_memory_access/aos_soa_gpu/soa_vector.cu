@@ -5,7 +5,7 @@
 // limit   DRAM bandwidth. H200: 27 Mi particles move 0.57 GB, 0.14 ms at 3.98 TB/s
 // idea    arrays are also what vectors want: four particles a thread, 16 bytes an access, 64 bytes under
 //         way in each thread
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "particles.h"
 
 namespace fathom::lab::aos_soa_gpu {

@@ -1,6 +1,6 @@
 // Each sample of a filter's input is used by 32 outputs, so a block takes a tile of them into shared memory.
-// While it waits for the tile it computes nothing, while it computes nothing is on its way. Other blocks fill
-// the gaps, as far as there are any; what is left for copies that run beside the computation?
+// While it waits for the tile it computes nothing, and while it computes no load is in flight. Other resident
+// blocks fill the gaps; what can asynchronous copies still add?
 #include "lab/experiment.h"
 
 #include <cmath>
@@ -51,7 +51,7 @@ const Experiment<Filter> filter{
                  {.id         = "four_stages",
                   .launch     = on_gpu(four_stages),
                   .techniques = {"async_copy"},
-                  .idea       = "three tiles are on their way at any time",
+                  .idea       = "three tiles are in flight at any time",
                   .prediction = predict::share_at_least(0.9)}},
     .backend  = Backend::cuda,
     .catalog  = {"pipeline-006"},

@@ -1,8 +1,8 @@
 // out(i) = sum_t tap(t) in(i + t): a filter of 32 taps over a signal, fp32.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,4 +1,4 @@
-// What all variants do with a tile once it is in shared memory.
+// The computation on a tile in shared memory, shared by all variants.
 #pragma once
 
 #include "filter.h"
@@ -11,7 +11,7 @@ inline constexpr int kBlocks  = 4;              // on a multiprocessor: the taps
 inline constexpr int kTile    = 2048;           // outputs
 inline constexpr int kTileIn  = kTile + kTaps;  // inputs, one too many, so that 16-byte vectors cover them
 inline constexpr int kVectors = kTileIn / 4;    // of a tile
-// A thread copies this many of them, but for the last round, which few threads have.
+// A thread copies this many of them; in the last round few threads copy.
 inline constexpr int kVectorsEach = (kVectors + kThreads - 1) / kThreads;
 static_assert(kTaps % 4 == 0 && kTile % (4 * kThreads) == 0);
 

@@ -3,13 +3,13 @@
 // bytes   8 n    4 n read + 4 n written; neighbouring tiles share 31 inputs
 // flops   64 n
 // limit   DRAM bandwidth. H200: n = 2^27 moves 1.07 GB, 0.27 ms at the 3.98 TB/s of a copy
-// idea    the same with four stages: three tiles are on their way while one is computed, so that a wait for
-//         memory is over before its tile's turn has come, however long it was
+// idea    the same with four stages: three tiles are in flight while one is computed, so that a tile has
+//         arrived before it is needed, even after a long wait for memory
 #include <algorithm>
 
-#include "core/cuda.h"
-#include "core/multiprocessors.h"
-#include "core/ptx.cuh"
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
+#include "cuda/ptx.cuh"
 #include "filter_tile.cuh"
 
 namespace fathom::lab::async_prefetch {
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   __shared__ alignas(16) float tile[kStages][kTileIn];
 
   const Taps taps = load_taps(tap);
-  // Starts the copies of a tile. A group is closed even where there is none, so that groups count tiles.
+  // Starts the copies of a tile. Commits a group even without a tile, so that groups count tiles.
   const auto fetch = [&](int which, int stage) {
     const float* const from = in + which * kTile;
     const int left          = size - which * kTile;
@@ -30,13 +30,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
       for (int u = 0; u < kVectorsEach; ++u)
         if (const int i = 4 * (u * kThreads + threadIdx.x); i < kTileIn)
-          ptx::cp_async_16(&tile[stage][i], from + i);
-    } else if (which < tiles) {  // past the end come zeros
+          ptx::cp_async_cg(&tile[stage][i], from + i);
+    } else if (which < tiles) {  // zeros past the end
 #pragma unroll 1
       for (int i = 4 * threadIdx.x; i < kTileIn; i += 4 * kThreads)
-        ptx::cp_async_16(&tile[stage][i], i < left ? from + i : in, 4 * min(max(left - i, 0), 4));
+        ptx::cp_async_cg(&tile[stage][i], i < left ? from + i : in, 4 * min(max(left - i, 0), 4));
     }
-    ptx::cp_async_commit();
+    ptx::cp_async_commit_group();
   };
 
   const int step = gridDim.x;
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
   int stage = 0;
   for (int which = blockIdx.x; which < tiles; which += step) {
-    ptx::cp_async_wait<kStages - 2>();  // this thread's part of the tile is there
-    // So are the others' parts; and all have read the tile before, whose stage is filled next.
+    ptx::cp_async_wait_group<kStages - 2>();  // this thread's part of the tile has arrived
+    // All parts have arrived, and all threads have read the previous tile, whose stage is filled next.
     __syncthreads();
     const int free = stage == 0 ? kStages - 1 : stage - 1;
     fetch(which + (kStages - 1) * step, free);

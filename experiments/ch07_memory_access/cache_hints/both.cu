@@ -4,7 +4,7 @@
 //         256 more
 // flops   0
 // limit   DRAM bandwidth. H200: n = 2^22 and 32 MiB move 1.12 GB, 0.28 ms at 3.98 TB/s
-// idea    the two hints together: loads leave L1 alone, stores leave L2 first
+// idea    both hints: loads do not allocate in L1, stored lines leave L2 first
 #include "expand_rows.cuh"
 
 namespace fathom::lab::cache_hints {

@@ -4,8 +4,8 @@
 //         256 more
 // flops   0
 // limit   DRAM bandwidth. H200: n = 2^22 and 32 MiB move 1.12 GB, 0.28 ms at 3.98 TB/s
-// idea    the same wish in other words: a policy for L2 (evict_first, for all of the accesses) that the
-//         store carries along. A policy can also be for a fraction of them, or the opposite (evict_last)
+// idea    the same hint as an operand of the store: an L2 policy (evict_first, for all of the accesses). A
+//         policy can also be for a fraction of them, or the opposite (evict_last)
 #include "expand_rows.cuh"
 
 namespace fathom::lab::cache_hints {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

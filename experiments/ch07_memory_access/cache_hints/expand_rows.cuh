@@ -1,8 +1,8 @@
-// table(id), 16 threads a row and four rows in a row a thread, so that four loads of 16 bytes are under way
+// table(id), 16 threads a row and four rows in a row a thread, so that four loads of 16 bytes are in flight
 // in each.
 #pragma once
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "expand.h"
 
 namespace fathom::lab::cache_hints {

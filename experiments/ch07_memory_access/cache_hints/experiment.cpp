@@ -1,5 +1,5 @@
-// What a kernel writes goes through L2 and drives out what lies there. For a result that nobody reads soon,
-// that is a bad trade, and one word on the store says so.
+// A kernel's stores go through L2 and evict other lines. For a result that is not read soon this is a loss; a
+// hint on the store avoids it.
 #include "lab/experiment.h"
 
 #include "expand.h"
@@ -19,7 +19,7 @@ Expand::Expand(const Point& at, Arena& arena)
   FATHOM_EXPECT(out.size() < int64_t{1} << 31, "elements are counted in 32 bits");
 }
 
-// The table once: whoever reads more of it from DRAM has forgotten it meanwhile.
+// Counts the table once: a variant that reads more of it from DRAM has lost it from L2.
 Cost Expand::cost() const { return {.read = id.bytes() + table.bytes(), .written = out.bytes()}; }
 
 double Expand::expected(int64_t i, int64_t d) const { return table(id(i), d); }
@@ -27,8 +27,9 @@ double Expand::expected(int64_t i, int64_t d) const { return table(id(i), d); }
 namespace {
 
 const Experiment<Expand> expand{
-    .question = "What do hints on loads and stores save where a write-once stream passes a table in L2?",
-    .limit    = Limit::memory,
+    .question =
+        "What do cache hints on loads and stores save when a write-once stream competes with a table for L2?",
+    .limit = Limit::memory,
     // 1 GiB written. Between two uses of a row of the table, as many bytes as it has are written.
     .axes     = {{"n", {1 << 22}}, {"table_mib", {32, 16}}},
     .check_at = {{"n", {0, 1, 15, 16, 17, 63, 64, 65, 1009}}, {"table_mib", {1}}},
@@ -37,12 +38,12 @@ const Experiment<Expand> expand{
             {.id         = "plain",
              .launch     = on_gpu(plain),
              .techniques = {},
-             .idea       = "loads and stores like any other",
+             .idea       = "plain loads and stores",
              .prediction = predict::share(0.72)},
             {.id         = "no_allocate",
              .launch     = on_gpu(no_allocate),
              .techniques = {"cache_hints"},
-             .idea       = "loads that leave L1 alone and fetch 256 bytes into L2",
+             .idea       = "loads that do not allocate in L1 and fetch 256 bytes into L2",
              .prediction = predict::ratio(1.0)},
             {.id         = "streaming",
              .launch     = on_gpu(streaming),
@@ -52,7 +53,7 @@ const Experiment<Expand> expand{
             {.id         = "evict_first",
              .launch     = on_gpu(evict_first),
              .techniques = {"cache_hints"},
-             .idea       = "the same wish as an L2 policy beside the store",
+             .idea       = "the same hint as an L2 policy operand of the store",
              .prediction = predict::ratio(1.25)},
             {.id         = "both",
              .launch     = on_gpu(both),

@@ -4,9 +4,9 @@
 //         256 more
 // flops   0
 // limit   DRAM bandwidth. H200: n = 2^22 and 32 MiB move 1.12 GB, 0.28 ms at 3.98 TB/s
-// idea    a row at random from so large a table is never still in L1: do not put it there
-//         (L1::no_allocate), and let the first sector of a row that L2 lacks bring the other seven
-//         (L2::256B). What DeepEP's kernels use for tokens that they see once
+// idea    a random row of so large a table is never still in L1: do not allocate it there (L1::no_allocate),
+//         and let the first sector of a row that misses L2 fetch the other seven (L2::256B). DeepEP's kernels
+//         use these for tokens that they read once
 #include "expand_rows.cuh"
 
 namespace fathom::lab::cache_hints {

@@ -4,8 +4,8 @@
 //         256 more
 // flops   0
 // limit   DRAM bandwidth. H200: n = 2^22 and 32 MiB move 1.12 GB, 0.28 ms at 3.98 TB/s
-// idea    none yet: 16-byte loads and stores. What is written passes through L2 and takes the place of
-//         rows that would be wanted again
+// idea    baseline: 16-byte loads and stores. The stores go through L2 and evict rows that would be used
+//         again
 #include "expand_rows.cuh"
 
 namespace fathom::lab::cache_hints {

@@ -4,8 +4,8 @@
 //         256 more
 // flops   0
 // limit   DRAM bandwidth. H200: n = 2^22 and 32 MiB move 1.12 GB, 0.28 ms at 3.98 TB/s
-// idea    st.global.cs, cache streaming: the line is written and expected never again, so that it is the
-//         first to leave L2, before any row of the table
+// idea    st.global.cs, cache streaming: the written line is not expected to be used again, so it leaves L2
+//         before any row of the table
 #include "expand_rows.cuh"
 
 namespace fathom::lab::cache_hints {

@@ -6,7 +6,7 @@
 // idea    neighbouring threads copy neighbouring floats, and a block walks through its run together: a
 //         request is four whole sectors, one line, and nothing is fetched twice
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_coalesced {
 namespace {

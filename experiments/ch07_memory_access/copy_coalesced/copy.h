@@ -2,8 +2,8 @@
 // do not share lines, is `stride`.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,6 +1,5 @@
-// A warp's 32 addresses are one request. Where they lie in one run it takes as many 32-byte sectors as there
-// are bytes; where each lies in a sector of its own it takes 32, and 28 of every 32 bytes that pass are not
-// for this request.
+// A warp's 32 addresses are one request. If they are consecutive, the request takes four 32-byte sectors; if
+// each is in its own sector it takes 32, and 28 of every 32 transferred bytes are not used by this request.
 #include "lab/experiment.h"
 
 #include "copy.h"
@@ -19,9 +18,8 @@ double Copy::expected(int64_t i) const { return in(i); }
 namespace {
 
 const Experiment<Copy> copy{
-    .question =
-        "What does a copy pay when neighbouring threads touch addresses a stride apart, and not a run?",
-    .limit = Limit::memory,
+    .question = "What does a copy pay when neighbouring threads access addresses a stride apart?",
+    .limit    = Limit::memory,
     // 1 GiB to 1 GiB. A stride of 32 floats: a line for each lane; of 8: a sector for each; of 4: two share
     // one.
     .axes     = {{"n", {1 << 28}}, {"stride", {32, 8, 4}}},

@@ -3,11 +3,11 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    none yet: every thread copies `stride` floats that follow each other. At any moment the lanes of
+// idea    baseline: every thread copies `stride` floats that follow each other. At any moment the lanes of
 //         a warp are `stride` floats apart: from 8 on each request takes 32 sectors for 128 bytes. Reads
 //         find the rest of a sector in L1 when they come back for it; writes go to L2 four bytes at a time
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_coalesced {
 namespace {

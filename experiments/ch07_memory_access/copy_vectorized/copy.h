@@ -1,8 +1,8 @@
 // The problem: out = in, n floats.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

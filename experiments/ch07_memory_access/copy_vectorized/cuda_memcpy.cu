@@ -3,9 +3,9 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    what the runtime offers: cudaMemcpyAsync from device to device, a kernel of the driver's own
+// idea    the runtime: cudaMemcpyAsync from device to device, a kernel of the driver
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 

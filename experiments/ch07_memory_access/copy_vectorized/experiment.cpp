@@ -1,4 +1,4 @@
-// Coalesced accesses of any width move the same sectors. What width changes is how many bytes are under way:
+// Coalesced accesses of any width move the same sectors. What width changes is how many bytes are in flight:
 // a multiprocessor holds 2,048 threads, and memory answers after some 700 ns.
 #include "lab/experiment.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 const Experiment<Copy> copy{
     .question =
-        "How wide must an access be, and how many must a thread have under way, to copy at DRAM's rate?",
+        "How wide must an access be, and how many must a thread have in flight, to copy at DRAM's rate?",
     .limit = Limit::memory,
     // 1 GiB to 1 GiB.
     .axes     = {{"n", {1 << 28}}},
@@ -28,17 +28,17 @@ const Experiment<Copy> copy{
             {.id         = "scalar",
              .launch     = on_gpu(scalar),
              .techniques = {},
-             .idea       = "a float a thread: 8 KiB under way on each multiprocessor",
+             .idea       = "a float a thread: 8 KiB in flight on each multiprocessor",
              .prediction = predict::share(0.72)},
             {.id         = "vector2",
              .launch     = on_gpu(vector2),
              .techniques = {"coalescing", "vectorization"},
-             .idea       = "8 bytes a thread: 16 KiB under way",
+             .idea       = "8 bytes a thread: 16 KiB in flight",
              .prediction = predict::share(0.95)},
             {.id         = "vector4",
              .launch     = on_gpu(vector4),
              .techniques = {"coalescing", "vectorization"},
-             .idea       = "16 bytes a thread: 32 KiB under way",
+             .idea       = "16 bytes a thread: 32 KiB in flight",
              .prediction = predict::share_at_least(0.97)},
             {.id         = "several",
              .launch     = on_gpu(several),

@@ -3,10 +3,10 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    none yet: a float a thread, coalesced. A multiprocessor's 2,048 threads have 8 KiB under way; at
+// idea    baseline: a float a thread, coalesced. A multiprocessor's 2,048 threads have 8 KiB in flight; at
 //         some 700 ns of latency 132 of them read 1.5 TB/s, whatever the memory could
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 namespace {
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < vectors) {
     reinterpret_cast<Vector*>(out)[i] = reinterpret_cast<const Vector*>(in)[i];
   } else {
-    const int64_t j = vectors * kWidth + (i - vectors);  // what is left when n is no multiple of the width
+    const int64_t j = vectors * kWidth + (i - vectors);  // the rest, where n is no multiple of the width
     if (j < n) out[j] = in[j];
   }
 }

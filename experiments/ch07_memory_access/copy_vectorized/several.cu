@@ -6,7 +6,7 @@
 // idea    four loads, then four stores: a thread waits once for 64 bytes, and a block lives long enough
 //         that its start and end do not show. Reads and writes also reach DRAM in longer runs of one kind
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 namespace {

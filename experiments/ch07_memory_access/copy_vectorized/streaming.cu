@@ -3,10 +3,10 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    nothing here is wanted again: loads and stores marked evict-first, so that L2 gives up what was
-//         read before it gives up what is still to be written
+// idea    nothing here is used again: loads and stores are marked evict-first, so that L2 evicts lines
+//         already read before lines still to be written
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 namespace {

@@ -3,9 +3,9 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    8 bytes a thread: the same sectors in half the requests, and twice the bytes under way
+// idea    8 bytes a thread: the same sectors in half the requests, and twice the bytes in flight
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 namespace {
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < vectors) {
     reinterpret_cast<Vector*>(out)[i] = reinterpret_cast<const Vector*>(in)[i];
   } else {
-    const int64_t j = vectors * kWidth + (i - vectors);  // what is left when n is no multiple of the width
+    const int64_t j = vectors * kWidth + (i - vectors);  // the rest, where n is no multiple of the width
     if (j < n) out[j] = in[j];
   }
 }

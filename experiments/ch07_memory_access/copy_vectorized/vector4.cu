@@ -3,10 +3,10 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    16 bytes a thread, the widest access before Blackwell: 32 KiB under way on each multiprocessor,
+// idea    16 bytes a thread, the widest access before Blackwell: 32 KiB in flight on each multiprocessor,
 //         more than latency times bandwidth asks for (4.3 TB/s x 700 ns / 132 = 23 KiB)
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 namespace {
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < vectors) {
     reinterpret_cast<Vector*>(out)[i] = reinterpret_cast<const Vector*>(in)[i];
   } else {
-    const int64_t j = vectors * kWidth + (i - vectors);  // what is left when n is no multiple of the width
+    const int64_t j = vectors * kWidth + (i - vectors);  // the rest, where n is no multiple of the width
     if (j < n) out[j] = in[j];
   }
 }

@@ -6,7 +6,7 @@
 // idea    32 bytes a thread in one instruction, from sm_100 on. Written in PTX (.v8.f32), so that no
 //         compiler takes it apart into two accesses of 16
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::copy_vectorized {
 namespace {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < vectors) {
     copy_vector(reinterpret_cast<Vector*>(out) + i, reinterpret_cast<const Vector*>(in) + i);
   } else {
-    const int64_t j = vectors * kWidth + (i - vectors);  // what is left when n is no multiple of the width
+    const int64_t j = vectors * kWidth + (i - vectors);  // the rest, where n is no multiple of the width
     if (j < n) out[j] = in[j];
   }
 }

@@ -3,8 +3,9 @@
 // bytes   n read
 // flops   0; n increments
 // limit   none physical: two increments of one counter are a load and a store apart
-// idea    none yet: counters of threads in one array, 16 bytes a thread, so four threads share a line
+// idea    baseline: counters of threads in one array, 16 bytes a thread, so four threads share a line
 #include "core/expect.h"
+#include "core/thread_pool.h"
 #include "count_classes.h"
 
 namespace fathom::lab::false_sharing {

@@ -1,8 +1,8 @@
 // The problem: how many of n items belong to each of four classes; every thread counts its piece in counters
-// of its own, and the caller adds them up. Which bytes the threads share by accident is the variants' affair.
+// of its own, and the caller adds them up. The variants differ in which threads' counters share a line.
 #pragma once
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::false_sharing {
 
@@ -13,7 +13,7 @@ constexpr int64_t kMaxThreads = 4096;
 struct CountClasses {
   View<const uint8_t, 1> in;  // the class of each item, below kClasses
   View<int64_t, 1> out;       // items in each class
-  // Counters for the threads to lay out as a variant likes: at most one line for each thread.
+  // The threads' counters, laid out by the variant: at most one line for each thread.
   View<int32_t, 1> counters;
 
   CountClasses(const Point& at, Arena& arena)

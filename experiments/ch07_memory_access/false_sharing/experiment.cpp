@@ -1,5 +1,6 @@
 // Two threads that write different variables of one cache line take the line from each other at every write:
 // correct, invisible in the source, and many times slower than one thread alone.
+#include "lab/experiment.h"
 #include "count_classes.h"
 
 namespace fathom::lab::false_sharing {

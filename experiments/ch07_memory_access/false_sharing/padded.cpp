@@ -5,6 +5,7 @@
 // limit   none physical: two increments of one counter are a load and a store apart
 // idea    the same counters, 64 bytes a thread: no line is written by two
 #include "core/expect.h"
+#include "core/thread_pool.h"
 #include "count_classes.h"
 
 namespace fathom::lab::false_sharing {

@@ -3,10 +3,10 @@
 // bytes   10 T D: 2 T D read + 8 T D written, and the map. By token each row is read once
 // flops   0
 // limit   DRAM bandwidth. H200: T = 32768, D = 2880 moves 0.94 GB, 0.24 ms at 3.98 TB/s
-// idea    the copy engine moves whole rows: one thread asks for a row to come to shared memory and then
-//         for four copies to leave it. No registers in between, and all of shared memory is under way
-#include "core/cuda.h"
-#include "core/ptx.cuh"
+// idea    TMA moves whole rows: one thread issues the load of a row to shared memory and then four stores of
+//         it. No registers in between, and all of shared memory is in flight
+#include "cuda/check.h"
+#include "cuda/ptx.cuh"
 #include "dispatch.h"
 #include "warp_per_token.cuh"
 
@@ -24,24 +24,23 @@ __global__ void __launch_bounds__(kTokens)
   __shared__ uint64_t arrived[kTokens];
   const int token = blockIdx.x * kTokens + threadIdx.x;
   if (token >= tokens) return;
-  uint64_t* barrier =
-      &arrived[threadIdx.x];  // each thread has its own barrier and its own row: none waits for another
-  uint8_t* row = rows + threadIdx.x * row_bytes;
+  uint64_t* barrier = &arrived[threadIdx.x];  // each thread has its own barrier and its own row
+  uint8_t* row      = rows + threadIdx.x * row_bytes;
 
   ptx::mbarrier_init(barrier, 1);
-  ptx::fence_proxy_async();  // the copy engine sees an initialised barrier
+  ptx::fence_proxy_async();  // makes the initialised barrier visible to TMA
   ptx::mbarrier_arrive_expect_tx(barrier, row_bytes);
-  ptx::bulk_load(row, in + int64_t{token} * row_bytes, row_bytes, barrier);
-  const int4 places = place[token];  // arrives meanwhile
-  ptx::mbarrier_wait(barrier, 0);    // the row is there, also for the copies below
+  ptx::cp_async_bulk_load(row, in + int64_t{token} * row_bytes, row_bytes, barrier);
+  const int4 places = place[token];  // loads while the row arrives
+  ptx::mbarrier_wait(barrier, 0);    // the row has arrived, for the copies below too
 
   static_assert(kTopK == 4);
-  ptx::bulk_store(out + int64_t{places.x} * row_bytes, row, row_bytes);
-  ptx::bulk_store(out + int64_t{places.y} * row_bytes, row, row_bytes);
-  ptx::bulk_store(out + int64_t{places.z} * row_bytes, row, row_bytes);
-  ptx::bulk_store(out + int64_t{places.w} * row_bytes, row, row_bytes);
-  ptx::bulk_commit();
-  ptx::bulk_wait_read<0>();  // shared memory belongs to this block until it has been read
+  ptx::cp_async_bulk_store(out + int64_t{places.x} * row_bytes, row, row_bytes);
+  ptx::cp_async_bulk_store(out + int64_t{places.y} * row_bytes, row, row_bytes);
+  ptx::cp_async_bulk_store(out + int64_t{places.z} * row_bytes, row, row_bytes);
+  ptx::cp_async_bulk_store(out + int64_t{places.w} * row_bytes, row, row_bytes);
+  ptx::cp_async_bulk_commit_group();
+  ptx::cp_async_bulk_wait_group_read<0>();  // shared memory belongs to this block until it has been read
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ __global__ void __launch_bounds__(kTokens)
 void bulk_rows(const Dispatch& p, StreamRef stream) {
   if (p.out.size() == 0) return;
   const int tokens = static_cast<int>(p.in.extent(0)), row_bytes = static_cast<int>(p.in.extent(1)) * 2;
-  // The copy engine takes multiples of 16 bytes.
+  // TMA bulk copies take multiples of 16 bytes.
   if (row_bytes % 16 != 0) return spread<uint16_t>(p, stream);
   const int shared_bytes = kTokens * row_bytes;
   FATHOM_EXPECT(shared_bytes <= kMostRows, "the rows of a block must fit its shared memory");

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -23,7 +23,7 @@ constexpr int kExperts = 32;  // gpt-oss-20b's numbers
 
 struct Dispatch {
   View<const bf16, 2> in;          // (token, column)
-  View<const int32_t, 1> routing;  // what the next two are views of
+  View<const int32_t, 1> routing;  // storage of the next two views
   View<const int32_t, 1> token;    // of each place; ascending within an expert
   View<const int32_t, 2> place;    // the same map the other way: (token, k)
   View<bf16, 2> out;               // (place, column)

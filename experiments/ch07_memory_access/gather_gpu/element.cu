@@ -4,9 +4,9 @@
 //         row lie experts apart
 // flops   0
 // limit   DRAM bandwidth. H200: T = 32768, D = 2880 moves 0.94 GB, 0.24 ms at 3.98 TB/s
-// idea    none yet: a thread for each element, neighbours side by side. Each divides to find its row,
+// idea    baseline: a thread for each element, neighbours side by side. Each divides to find its row,
 //         waits for the row's token, then for two bytes
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "dispatch.h"
 
 namespace fathom::lab::gather_gpu {

@@ -1,6 +1,6 @@
 // Before an MoE layer every token's row goes to each of its experts. Gathering by place reads a row once for
-// each of them, an expert's worth of traffic apart: too far for any cache. The same rows can be taken token
-// by token.
+// each expert, with a whole expert's traffic in between: too far apart for any cache. Token by token, each
+// row is read once.
 #include "lab/experiment.h"
 
 #include <array>
@@ -17,7 +17,7 @@ void route(int32_t* to, int64_t elements, uint64_t seed) {
   const int64_t tokens = elements / (2 * kTopK);
   const PhiloxKey key  = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   std::vector<std::array<int, kTopK>> experts(static_cast<size_t>(tokens));
-  std::array<int32_t, kExperts> next{};  // first how many places an expert has, then its next free one
+  std::array<int32_t, kExperts> next{};  // first the number of places of an expert, then its next free one
   for (int64_t t = 0; t < tokens; ++t) {
     const PhiloxCounter draws = philox({static_cast<uint32_t>(t), 0, 0, 0}, key);
     std::array<int, kExperts> left;
@@ -60,8 +60,10 @@ double Dispatch::expected(int64_t r, int64_t c) const { return static_cast<float
 namespace {
 
 const Experiment<Dispatch> dispatch{
-    .question = "What does it cost to bring tokens to their experts: by element, by row, and read only once?",
-    .limit    = Limit::memory,
+    .question =
+        "What does dispatching tokens to their experts cost: by element, by row, and with every row read "
+        "only once?",
+    .limit = Limit::memory,
     // gpt-oss: 0.19 GB read, 0.75 GB written. DeepSeek's width: 0.47 and 1.88 GB.
     .axes     = {{"tokens", {32768}}, {"hidden", {2880, 7168}}},
     .check_at = {{"tokens", {0, 1, 2, 7, 251}}, {"hidden", {1, 7, 8, 33, 1016, 1032, 2880}}},
@@ -75,7 +77,7 @@ const Experiment<Dispatch> dispatch{
             {.id         = "row_vectors",
              .launch     = on_gpu(row_vectors),
              .techniques = {"coalescing", "vectorization"},
-             .idea       = "a warp for each row, 16 bytes a lane, four under way",
+             .idea       = "a warp for each row, 16 bytes a lane, four in flight",
              .prediction = predict::share(0.6)},
             {.id         = "read_once",
              .launch     = on_gpu(read_once),

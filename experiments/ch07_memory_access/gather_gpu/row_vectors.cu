@@ -5,8 +5,8 @@
 // flops   0
 // limit   DRAM bandwidth. H200: T = 32768, D = 2880 moves 0.94 GB, 0.24 ms at 3.98 TB/s
 // idea    a warp for each row: its token is looked up once, and each lane has four vectors of 16 bytes
-//         under way
-#include "core/cuda.h"
+//         in flight
+#include "cuda/check.h"
 #include "dispatch.h"
 
 namespace fathom::lab::gather_gpu {
@@ -15,7 +15,7 @@ namespace {
 constexpr int kWarp    = 32;
 constexpr int kWarps   = 8;  // rows of a block
 constexpr int kThreads = kWarp * kWarps;
-constexpr int kVectors = 4;  // under way in each lane
+constexpr int kVectors = 4;  // in flight in each lane
 
 // Vector: uint4, or a single element where rows do not begin at multiples of 16 bytes. `width` counts
 // vectors.

@@ -1,7 +1,7 @@
 // A warp for each token: its row passes through registers once and goes to the places of its experts.
 #pragma once
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "dispatch.h"
 
 namespace fathom::lab::gather_gpu {
@@ -9,7 +9,7 @@ namespace fathom::lab::gather_gpu {
 constexpr int kWarp    = 32;
 constexpr int kWarps   = 8;  // tokens of a block
 constexpr int kThreads = kWarp * kWarps;
-constexpr int kVectors = 4;  // under way in each lane
+constexpr int kVectors = 4;  // in flight in each lane
 
 // Vector: uint4, or a single element where rows do not begin at multiples of 16 bytes. `width` counts
 // vectors.

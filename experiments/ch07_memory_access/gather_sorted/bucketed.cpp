@@ -5,7 +5,7 @@
 // limit   memory bandwidth
 // idea    one pass of a radix sort: a bucket of indices for each block of the table, blocks small enough for
 //         the L2. Order inside a bucket does not matter, a block is fetched once for all its indices. The
-//         sort is part of the call: this is what an order for a single use costs.
+//         sort is part of the call: the cost of an order that is used once.
 #include <array>
 
 #include "gather.h"

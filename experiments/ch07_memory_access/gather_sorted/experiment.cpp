@@ -1,5 +1,6 @@
 // A gather from a table that no cache holds pays for a line of 64 bytes, and for a memory latency that it can
 // only partly hide, for every 8 bytes it uses. Putting the indices in order first costs two passes over them.
+#include "lab/experiment.h"
 #include "gather.h"
 
 namespace fathom::lab::gather_sorted {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::gather_sorted {
 

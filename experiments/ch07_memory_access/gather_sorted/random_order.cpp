@@ -3,7 +3,7 @@
 // bytes   12 n: indices 4 n, table 8 n. In this order a line of 64 bytes moves for each 8 it gives: 68 n.
 // flops   0
 // limit   memory bandwidth
-// idea    none yet: the loop. The loads do not depend on each other, so the core keeps as many misses under
+// idea    baseline: the loop. The loads do not depend on each other, so the core keeps as many misses under
 //         way as it has buffers for, but not one more.
 #include "gather.h"
 

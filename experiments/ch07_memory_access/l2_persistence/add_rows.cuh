@@ -2,7 +2,7 @@
 // way in each.
 #pragma once
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "lookup.h"
 
 namespace fathom::lab::l2_persistence {
@@ -16,7 +16,7 @@ __device__ inline float4 operator+(float4 a, float4 b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-// Streams: how what is used only once is loaded and stored.
+// Streams: loads and stores of data that is used only once.
 template <class Streams>
 __global__ void __launch_bounds__(kThreads)
     add_rows_kernel(const float4* __restrict__ x, const int32_t* __restrict__ id,
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Loads and stores like any other.
+// Plain loads and stores.
 struct Unmarked {
   template <class T>
   __device__ static T load(const T* from) {

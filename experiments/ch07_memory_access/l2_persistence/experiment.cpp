@@ -1,5 +1,6 @@
-// A table that would fit L2 shares it with streams that pass through once, and between two uses of a row more
-// than a cache full of them goes by. Either the table is told to stay, or the streams are told to go.
+// A table that would fit L2 shares it with streams that are used once, and between two uses of a row more
+// stream data passes than L2 holds. Either the table is marked as persisting, or the streams are marked
+// evict-first.
 #include "lab/experiment.h"
 
 #include <cmath>
@@ -22,7 +23,7 @@ Lookup::Lookup(const Point& at, Arena& arena)
   FATHOM_EXPECT(x.size() < int64_t{1} << 31, "elements are counted in 32 bits");
 }
 
-// The table once: whoever reads more of it from DRAM has forgotten it meanwhile.
+// Counts the table once: a variant that reads more of it from DRAM has lost it from L2.
 Cost Lookup::cost() const { return {.read = x.bytes() + id.bytes() + table.bytes(), .written = out.bytes()}; }
 
 Sum Lookup::expected(int64_t i, int64_t d) const {
@@ -33,9 +34,8 @@ Sum Lookup::expected(int64_t i, int64_t d) const {
 namespace {
 
 const Experiment<Lookup> lookup{
-    .question =
-        "What keeps a table in L2 while streams pass: a window that persists, or streams that give way?",
-    .limit = Limit::memory,
+    .question = "What keeps a table in L2 beside streams: a persisting window, or evict-first streams?",
+    .limit    = Limit::memory,
     // 512 MiB in, 512 MiB out, 512 MiB of look-ups. Between two uses of a row passes three times the table.
     .axes     = {{"n", {1 << 21}}, {"table_mib", {16, 32}}},
     .check_at = {{"n", {0, 1, 15, 16, 17, 63, 64, 65, 1009}}, {"table_mib", {1}}},
@@ -44,7 +44,7 @@ const Experiment<Lookup> lookup{
             {.id         = "unmanaged",
              .launch     = on_gpu(unmanaged),
              .techniques = {},
-             .idea       = "L2 keeps what came last",
+             .idea       = "no hints: L2 keeps recent lines",
              .prediction = predict::share(0.8)},
             {.id         = "window",
              .launch     = on_gpu(window),
@@ -55,7 +55,7 @@ const Experiment<Lookup> lookup{
             {.id         = "evict_first",
              .launch     = on_gpu(evict_first),
              .techniques = {"cache_hints"},
-             .idea       = "no state anywhere: what streams is loaded and stored evict-first",
+             .idea       = "no state: the streams are loaded and stored evict-first",
              .prediction = predict::ratio(1.15)},
         },
     .backend = Backend::cuda,

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -4,8 +4,7 @@
 //         256 more
 // flops   64 n
 // limit   DRAM bandwidth. H200: n = 2^21 and 16 MiB move 1.10 GB, 0.28 ms at 3.98 TB/s
-// idea    none yet: L2 decides. To it a line of a stream that nobody wants again is as good as a row of
-//         the table
+// idea    baseline: no hints. L2 treats a line of a stream, which is not used again, like a row of the table
 #include "add_rows.cuh"
 
 namespace fathom::lab::l2_persistence {

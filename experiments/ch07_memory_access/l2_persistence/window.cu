@@ -4,10 +4,10 @@
 //         256 more
 // flops   64 n
 // limit   DRAM bandwidth. H200: n = 2^21 and 16 MiB move 1.10 GB, 0.28 ms at 3.98 TB/s
-// idea    an access-policy window marks what is loaded from the table as persisting, in a part of L2 set
-//         aside for that. The window belongs to one launch and leaves with it; the lines it marked would
-//         stay, so a second kernel touches them through one that makes them normal again (131,072 lines of
-//         16 MiB: some microseconds, within the time)
+// idea    an access-policy window marks lines of the table as persisting, in a set-aside part of L2. The
+//         window belongs to one launch and ends with it, but the marked lines would stay; so a second kernel
+//         touches them through a window that makes them normal again (131,072 lines of 16 MiB: some
+//         microseconds, within the time)
 #include <algorithm>
 
 #include "add_rows.cuh"
@@ -15,8 +15,8 @@
 namespace fathom::lab::l2_persistence {
 namespace {
 
-// Of the lines in the window as many get the property as the harness has set L2 aside for (the variant's
-// persisting_l2); to be normal all have room.
+// Only as many lines of the window become persisting as the harness has set aside in L2 (the variant's
+// persisting_l2); all of them can become normal.
 cudaLaunchAttribute window_over(const Lookup& p, cudaAccessProperty property) {
   int device = 0, widest = 0;
   size_t set_aside = 0;

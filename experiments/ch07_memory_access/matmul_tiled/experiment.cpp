@@ -1,6 +1,6 @@
-// Each element of the two inputs is used n times. The three-line kernel asks the memory system for it n
-// times, and two loads for each multiply-add is more than any cache delivers. How much of that does a tile in
-// shared memory save, and how much is then still missing?
+// Each element of the two inputs is used n times. The three-line kernel loads it n times, and no cache
+// delivers two loads for each multiply-add. How many loads does a tile in shared memory save, and what limits
+// the kernel then?
 #include "lab/experiment.h"
 
 #include <cmath>
@@ -35,7 +35,7 @@ Sum Matmul::expected(int64_t i, int64_t j) const {
 namespace {
 
 const Experiment<Matmul> matmul{
-    .question = "What does a tile in shared memory save a matrix product, and what is missing after it?",
+    .question = "What does a tile in shared memory save a matrix product, and what limits it then?",
     .limit    = Limit::flops,
     .axes     = {{"n", {4096, 1024}}},
     .check_at = {{"n", {0, 1, 7, 31, 32, 33, 67, 128, 257}}},
@@ -56,6 +56,7 @@ const Experiment<Matmul> matmul{
                   .prepare    = prepared_on_gpu(library)}},
     .backend  = Backend::cuda,
     .catalog  = {"tiling-001"},
+    .group    = "matmul",
 };
 FATHOM_REGISTER(matmul);
 

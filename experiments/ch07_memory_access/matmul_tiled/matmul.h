@@ -1,8 +1,8 @@
 // out = a b, n x n, row-major fp32.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -4,9 +4,9 @@
 // flops   2 n^3
 // limit   FMA peak. H200: 67 TFLOP/s; n = 4096 is 137 GFLOP, 2.1 ms. Here the L1 cache: two loads for each
 //         multiply-add, and a multiprocessor does four warps' multiply-adds in a cycle, but one warp's load
-// idea    none yet: a thread for each element. Threads of a warp take neighbouring columns, so that what they
-//         read of b is coalesced, and what they read of a is one word
-#include "core/cuda.h"
+// idea    baseline: a thread for each element. Threads of a warp take neighbouring columns, so that loads of
+//         b are coalesced, and loads of a are one word
+#include "cuda/check.h"
 #include "matmul.h"
 
 namespace fathom::lab::matmul_tiled {

@@ -1,8 +1,8 @@
 // The problem: out(t, c) = x(t, c) gain(c) + offset(c), a scale and a shift for each channel, fp32.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,5 +1,5 @@
-// A store through one pointer may change what another points at, unless somebody promises that it does not.
-// To the compiler this promise is worth more than to the cache.
+// A store through one pointer may change data behind another, unless the source promises that it does not.
+// The promise helps the compiler more than the cache.
 #include "lab/experiment.h"
 
 #include <cmath>
@@ -30,7 +30,7 @@ Sum Affine::expected(int64_t t, int64_t c) const {
 namespace {
 
 const Experiment<Affine> affine{
-    .question = "What is it worth to tell the compiler that inputs are only read?",
+    .question = "What does it gain to tell the compiler that inputs are only read?",
     .limit    = Limit::memory,
     // 512 MiB to 512 MiB.
     .axes     = {{"tokens", {32768}}, {"channels", {4096}}},

@@ -3,11 +3,10 @@
 // bytes   8 T C + 8 C    4 T C + 8 C read, 4 T C written
 // flops   2 T C
 // limit   DRAM bandwidth. H200: T = 32768, C = 4096 moves 1.07 GB, 0.27 ms at 3.98 TB/s
-// idea    __ldg promises at each load that nobody writes there while the kernel runs. The compiler may move
-// it
-//         past stores, and the instruction is the read-only one (LDG.CONSTANT)
+// idea    __ldg promises at each load that the kernel does not write there. The compiler may move
+//         it past stores, and the instruction is the read-only one (LDG.CONSTANT)
 #include "affine.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::read_only_path {
 namespace {

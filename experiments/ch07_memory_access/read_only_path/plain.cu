@@ -3,11 +3,11 @@
 // bytes   8 T C + 8 C    4 T C + 8 C read, 4 T C written
 // flops   2 T C
 // limit   DRAM bandwidth. H200: T = 32768, C = 4096 moves 1.07 GB, 0.27 ms at 3.98 TB/s
-// idea    none yet: plain pointers. A store may have changed whatever a later load reads, so that gain and
-//         offset are loaded again for each token, and no load of x begins before the store of the token
-//         before: one of them under way in each thread
+// idea    baseline: plain pointers. A store may change the data of a later load, so gain and offset are
+//         loaded again for each token, and no load of x starts before the previous token's store: one load in
+//         flight in each thread
 #include "affine.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::read_only_path {
 namespace {

@@ -4,9 +4,9 @@
 // flops   2 T C
 // limit   DRAM bandwidth. H200: T = 32768, C = 4096 moves 1.07 GB, 0.27 ms at 3.98 TB/s
 // idea    __restrict__ promises once that the pointers do not overlap: gain and offset stay in registers, and
-//         several loads of x are under way. For const data the compiler takes the read-only path by itself
+//         several loads of x are in flight. For const data the compiler takes the read-only path by itself
 #include "affine.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::read_only_path {
 namespace {

@@ -1,8 +1,8 @@
 // out(i) = in(i), fp32.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,6 +1,6 @@
 // A copy kernel moves every 16 bytes through the registers of some thread, and needs tens of thousands of
-// threads to keep memory busy. Hopper's copy engine (TMA) takes one instruction of one thread for kilobytes.
-// Is a copy that uses 264 threads of the whole GPU as fast?
+// threads to keep memory busy. Hopper's TMA moves kilobytes by one instruction of one thread. Is a copy with
+// 264 threads on the whole GPU as fast?
 #include "lab/experiment.h"
 
 #include "copy.h"
@@ -17,10 +17,9 @@ double Copy::expected(int64_t i) const { return in(i); }
 namespace {
 
 const Experiment<Copy> copy{
-    .question =
-        "Can one thread on each multiprocessor copy as fast as thousands, through the bulk copy engine?",
-    .limit = Limit::memory,
-    .axes  = {{"n", {int64_t{1} << 28}}},  // 1 GiB read, 1 GiB written
+    .question = "Can one thread on each multiprocessor copy as fast as thousands, through TMA bulk copies?",
+    .limit    = Limit::memory,
+    .axes     = {{"n", {int64_t{1} << 28}}},  // 1 GiB read, 1 GiB written
     // A stage is 4096 floats; a ring has six, and wraps from its seventh chunk on.
     .check_at = {{"n", {0, 1, 3, 4, 5, 31, 4095, 4096, 4097, 40961, 1000003, 16777259}}},
     .variants = {{.id         = "vectors",

@@ -3,10 +3,10 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0
 // limit   DRAM bandwidth. H200: n = 2^28 moves 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    none yet: a warp moves 512 bytes with each instruction, and a thread has four loads on their way
+// idea    baseline: a warp moves 512 bytes with each instruction, and a thread has four loads in flight
 //         before its first store
 #include "copy.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::tma_copy {
 namespace {

@@ -1,6 +1,6 @@
-// Who copies a tile of a matrix computes an address for each row and asks at each element whether it is still
-// inside. A tensor map tells the copy engine the shape once; after that a tile is one instruction with two
-// coordinates, and what lies outside comes as zeros. Does it cost bandwidth?
+// A kernel that copies a tile of a matrix computes an address for each row and checks bounds for each vector.
+// A tensor map tells TMA the shape once; then a tile is one instruction with two coordinates, and elements
+// outside are zeros. Does it cost bandwidth?
 #include "lab/experiment.h"
 
 #include "pad.h"
@@ -31,7 +31,7 @@ double Pad::expected(int64_t i, int64_t j) const {
 namespace {
 
 const Experiment<Pad> pad{
-    .question = "Can the copy engine cut tiles out of a matrix, edges included, at the rate of a plain copy?",
+    .question = "Can TMA load tiles of a matrix, edges included, at the rate of a plain copy?",
     .limit    = Limit::memory,
     // 1.1 GB read, 1.1 GB written; 8 short of whole tiles.
     .axes = {{"rows", {16632}}, {"columns", {16632}}},
@@ -40,7 +40,7 @@ const Experiment<Pad> pad{
     .variants = {{.id         = "vectors",
                   .launch     = on_gpu(vectors),
                   .techniques = {},
-                  .idea       = "every thread copies four vectors of 16 bytes, and asks where the edges are",
+                  .idea       = "every thread copies four vectors of 16 bytes and checks bounds",
                   .prediction = predict::share_at_least(0.93)},
                  {.id         = "tensor_map",
                   .launch     = on_gpu(tensor_map_copy),

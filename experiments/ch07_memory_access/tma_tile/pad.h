@@ -1,11 +1,11 @@
 // A matrix in whole tiles of 128 x 128, as tensor-core kernels like their operands:
 //   out(i, j) = in(i, j) inside of in, and 0 around it, fp32.
-// Rows of in begin at multiples of 16 bytes; what lies between its last column and the next row is no part of
+// Rows of in begin at multiples of 16 bytes; the gap between its last column and the next row is not part of
 // it.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -3,27 +3,28 @@
 // bytes   4 rows columns read + 4 bytes for each element of out written
 // flops   0
 // limit   DRAM bandwidth. H200: 16632 x 16632 moves 2.21 GB, 0.56 ms at 3.98 TB/s
-// idea    two tensor maps say where in and out lie, and how large they are. A box of 32 x 128 is then one
-//         instruction with two coordinates; the engine finds the rows and fills in zeros outside. The ring is
-//         that of a 1-D copy: four boxes on their way in, two on their way out
+// idea    two tensor maps describe in and out. A box of 32 x 128 is then one instruction with two
+//         coordinates; TMA finds the rows and fills in zeros outside. The ring is that of a 1-D copy: four
+//         loads and two stores in flight
 #include <algorithm>
 
-#include "core/cuda.h"
-#include "core/multiprocessors.h"
-#include "core/ptx.cuh"
-#include "core/tensor_map.h"
+#include "cuda/check.h"
+#include "cuda/launch.cuh"
+#include "cuda/multiprocessors.h"
+#include "cuda/ptx.cuh"
+#include "cuda/tensor_map.h"
 #include "pad.h"
 
 namespace fathom::lab::tma_tile {
 namespace {
 
-constexpr int kThreads   = 32;  // one works; a warp is what there is
+constexpr int kThreads   = 32;  // one thread works, the others idle
 constexpr int kBlocks    = 2;   // on a multiprocessor
 constexpr int kRows      = 32;
 constexpr int kColumns   = Pad::kTile;
 constexpr int kBoxBytes  = kRows * kColumns * static_cast<int>(sizeof(float));
 constexpr int kStages    = 6;
-constexpr int kAhead     = 4;  // loads on their way; the other stages are being stored
+constexpr int kAhead     = 4;  // loads in flight; the other stages are being stored
 constexpr int kRingBytes = kStages * kBoxBytes;
 static_assert(Pad::kTile % kRows == 0);
 
@@ -35,10 +36,10 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ uint64_t full[kStages];
   if (threadIdx.x != 0) return;
 
-  ptx::prefetch_tensor_map(&in);
-  ptx::prefetch_tensor_map(&out);
+  ptx::prefetch_tensormap(&in);
+  ptx::prefetch_tensormap(&out);
   for (uint64_t& barrier : full) ptx::mbarrier_init(&barrier, 1);
-  ptx::fence_proxy_async();  // the copy engine sees the barriers as they are now
+  ptx::fence_proxy_async();  // makes the initialised barriers visible to TMA
 
   // The block's b-th box is the (blockIdx.x + b * gridDim.x)-th of all, row by row. It lies in stage b %
   // kStages, in that stage's phase b / kStages.
@@ -48,32 +49,31 @@ __global__ void __launch_bounds__(kThreads)
   const auto load   = [&](int b) {
     const int stage = b % kStages;
     ptx::mbarrier_arrive_expect_tx(&full[stage], kBoxBytes);  // zeros count too
-    ptx::tensor_load(ring + stage * kBoxBytes, &in, row(b), column(b), &full[stage]);
+    ptx::cp_async_bulk_tensor_load(ring + stage * kBoxBytes, &in, row(b), column(b), &full[stage]);
   };
 
   for (int b = 0; b < min(kAhead, mine); ++b) load(b);
   for (int b = 0; b < mine; ++b) {
     const int stage = b % kStages;
-    ptx::mbarrier_wait(&full[stage], b / kStages & 1);  // box b is here
-    ptx::tensor_store(&out, row(b), column(b), ring + stage * kBoxBytes);
-    ptx::bulk_commit();
+    ptx::mbarrier_wait(&full[stage], b / kStages & 1);  // box b has arrived
+    ptx::cp_async_bulk_tensor_store(&out, row(b), column(b), ring + stage * kBoxBytes);
+    ptx::cp_async_bulk_commit_group();
     if (b + kAhead < mine) {
-      // The next load overwrites box b + kAhead - kStages, which must have left: of the stores since then,
-      // kStages - kAhead may still be reading.
-      ptx::bulk_wait_read<kStages - kAhead>();
+      // The next load overwrites box b + kAhead - kStages, whose store must have read it: of the later
+      // stores, kStages - kAhead may still be reading.
+      ptx::cp_async_bulk_wait_group_read<kStages - kAhead>();
       load(b + kAhead);
     }
   }
-  ptx::bulk_wait_read<0>();  // shared memory goes with the block
+  // The block must not end, and free its shared memory, before the stores have read it.
+  ptx::cp_async_bulk_wait_group_read<0>();
 }
 
 }  // namespace
 
 void tensor_map_copy(const Pad& p, StreamRef stream) {
   if (p.out.size() == 0) return;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(pad_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingBytes);
-  FATHOM_CUDA(allowed);
+  allow_shared_memory_once<pad_kernel>(kRingBytes);
   const int64_t across = p.out.extent(1) / kColumns, boxes = p.out.extent(0) / kRows * across;
   FATHOM_EXPECT(std::max({boxes, p.out.extent(0), p.out.extent(1)}) <= INT32_MAX / 2,
                 "the kernel counts in 32 bits");

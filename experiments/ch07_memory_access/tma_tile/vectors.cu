@@ -3,9 +3,9 @@
 // bytes   4 rows columns read + 4 bytes for each element of out written
 // flops   0
 // limit   DRAM bandwidth. H200: 16632 x 16632 moves 2.21 GB, 0.56 ms at 3.98 TB/s
-// idea    none yet: a warp takes 128 columns of a row, a vector of 16 bytes for each lane, and a thread has
-//         four rows on their way before its first store. Each vector asks whether it is inside
-#include "core/cuda.h"
+// idea    baseline: a warp takes 128 columns of a row, a vector of 16 bytes for each lane, and a thread has
+//         four rows in flight before its first store. Each vector is checked against the bounds
+#include "cuda/check.h"
 #include "pad.h"
 
 namespace fathom::lab::tma_tile {

@@ -3,9 +3,9 @@
 // bytes   8 n^2    4 n^2 read + 4 n^2 written
 // flops   0
 // limit   memory bandwidth
-// idea    none yet: the definition, in the order that writes whole rows. (Reading rows and writing columns
+// idea    baseline: the definition, in the order that writes whole rows. (Reading rows and writing columns
 //         was equally slow.) Each load takes 4 bytes of a new line; for n a power of two all those lines fall
-//         into the same few cache sets and are gone when the next column wants them.
+//         into the same few cache sets and are evicted before the next column uses them.
 #include "transpose.h"
 
 namespace fathom::lab::transpose_cpu {

@@ -1,6 +1,7 @@
-// A transpose moves every byte once and computes nothing, yet the loop that says so runs at a small fraction
-// of a copy: one side of it walks down columns, a power of two of bytes apart, and every line it fetches is
-// thrown out again before its other 15 floats are wanted.
+// A transpose moves every byte once and computes nothing, yet the plain loop runs at a small fraction of a
+// copy's speed: one side of it walks down columns, at a power-of-two stride, and every line it fetches is
+// evicted before its other 15 floats are used.
+#include "lab/experiment.h"
 #include "transpose.h"
 
 namespace fathom::lab::transpose_cpu {
@@ -22,7 +23,7 @@ const Experiment<Transpose> transpose{
             {.id         = "tiled",
              .launch     = tiled,
              .techniques = {"tiling_in_shared_memory"},
-             .idea       = "16 x 16 tiles: 16 lines of each side stay in L1 until they are used up",
+             .idea       = "16 x 16 tiles: 16 lines of each side stay in L1 until they are fully used",
              .prediction = predict::share(0.3)},
             {.id         = "vectorized",
              .launch     = vectorized,
@@ -53,6 +54,7 @@ const Experiment<Transpose> transpose{
              .prepare    = prepare_openblas,
              .library    = "libopenblas.so.0"},
         },
+    .group = "transpose",
 };
 FATHOM_REGISTER(transpose);
 

@@ -5,8 +5,8 @@
 // flops   0
 // limit   memory bandwidth
 // idea    a buffer of 288 KiB, in L2: an input row is now read in runs of 2 KiB, long enough for the
-//         prefetchers. In runs of one line they do nothing; in runs of two to four they fetch what is thrown
-//         out before it is wanted.
+//         prefetchers. In runs of one line they do nothing; in runs of two to four they fetch lines that are
+//         evicted before use.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void long_runs(const Transpose& p, Context&) {
       transpose_tile(in + i0 * n + j0, n, rows, columns, buffer, kStride);
       for (int64_t j = 0; j < columns; ++j) stream_row(buffer + j * kStride, rows, out + (j0 + j) * n + i0);
     }
-  _mm_sfence();  // streaming stores are not ordered with what the caller does next
+  _mm_sfence();  // orders the streaming stores before later stores of the caller
 }
 
 }  // namespace fathom::lab::transpose_cpu

@@ -34,7 +34,7 @@ void streamed(const Transpose& p, Context&) {
       transpose_tile(in + i0 * n + j0, n, rows, columns, buffer, kRows);
       for (int64_t j = 0; j < columns; ++j) stream_row(buffer + j * kRows, rows, out + (j0 + j) * n + i0);
     }
-  _mm_sfence();  // streaming stores are not ordered with what the caller does next
+  _mm_sfence();  // orders the streaming stores before later stores of the caller
 }
 
 }  // namespace fathom::lab::transpose_cpu

@@ -3,9 +3,8 @@
 // bytes   8 n^2    4 n^2 read + 4 n^2 written
 // flops   0
 // limit   memory bandwidth
-// idea    16 x 16 tiles: 16 lines of 16 floats on either side. All of a line is used before the next tile
-//         needs its place, even where a power of two n lays all 16 into one set of the L1 (its victims wait
-//         in L2).
+// idea    16 x 16 tiles: 16 lines of 16 floats on either side. A line is fully used before the next tile
+//         evicts it, even where a power of two n maps all 16 to one set of the L1 (the victims stay in L2).
 #include <algorithm>
 
 #include "transpose.h"

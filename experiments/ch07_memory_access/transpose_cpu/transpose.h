@@ -1,7 +1,7 @@
 // The problem: out(j, i) = in(i, j), fp32, n x n, both row-major.
 #pragma once
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::transpose_cpu {
 

@@ -56,7 +56,7 @@ const Experiment<Transpose> transpose{
              .launch     = on_gpu(square_order),
              .techniques = {"coalescing", "tiling_in_shared_memory", "swizzling", "vectorization",
                             "access_order"},
-             .idea       = "the tiles under way at any moment form a square: long runs of DRAM on both sides",
+             .idea       = "the tiles in flight at any moment form a square: long runs of DRAM on both sides",
              .prediction = predict::share_at_least(0.92)},
             {.id         = "cublas_geam",
              .idea       = "cublasSgeam, alpha = 1, beta = 0",
@@ -66,6 +66,7 @@ const Experiment<Transpose> transpose{
         },
     .backend = Backend::cuda,
     .catalog = {"memory-010"},
+    .group   = "transpose",
 };
 FATHOM_REGISTER(transpose);
 

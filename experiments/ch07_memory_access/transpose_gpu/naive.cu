@@ -3,9 +3,9 @@
 // bytes   8 n^2    4 n^2 read + 4 n^2 written
 // flops   0
 // limit   DRAM bandwidth. H200: n = 16384 moves 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    none yet: the definition, with coalesced reads. Each lane writes to another row: a request
-//         touches 32 sectors, and L2 takes four bytes in each slot that could have been 32
-#include "core/cuda.h"
+// idea    baseline: the definition, with coalesced reads. Each lane writes to another row: a request touches
+//         32 sectors and writes four of each sector's 32 bytes
+#include "cuda/check.h"
 #include "transpose.h"
 
 namespace fathom::lab::transpose_gpu {

@@ -3,11 +3,11 @@
 // bytes   8 n^2    4 n^2 read + 4 n^2 written
 // flops   0
 // limit   DRAM bandwidth. H200: n = 16384 moves 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    blocks start in order. Row by row, those under way cover three or four rows of tiles: they read
+// idea    blocks start in order. Row by row, those in flight cover three or four rows of tiles: they read
 //         whole rows of `in` and write runs of at most 1 KiB, each to another place of DRAM. Here they
-//         walk down bands of 32 rows of tiles, so that the thousand or so under way form a square, with
+//         walk down bands of 32 rows of tiles, so that the thousand or so in flight form a square, with
 //         runs of 8 KiB on both sides
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "tile64.cuh"
 #include "transpose.h"
 

@@ -5,7 +5,7 @@
 // limit   DRAM bandwidth. H200: n = 16384 moves 2.15 GB, 0.54 ms at 3.98 TB/s
 // idea    word (row, column) lies at column ^ row: in each row and in each column all 32 banks, without a
 //         spare word, so that rows keep their alignment
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "transpose.h"
 
 namespace fathom::lab::transpose_gpu {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
     const int row = k + threadIdx.y;
     if (i0 + row < n && j0 + lane < n) tile[row][lane ^ row] = in[(i0 + row) * n + j0 + lane];
   }
-  __syncthreads();  // the whole tile is there before other warps read its columns
+  __syncthreads();  // the tile is complete before other warps read its columns
 #pragma unroll
   for (int k = 0; k < kTile; k += kRows) {
     const int row = k + threadIdx.y;

@@ -6,7 +6,7 @@
 // idea    through a tile in shared memory: rows are read, and rows are written. Its columns are read by a
 //         warp at once, and word (row, column) lies in bank 32 row + column mod 32 = column: one bank, 32
 //         cycles
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "transpose.h"
 
 namespace fathom::lab::transpose_gpu {
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
     const int row = k + threadIdx.y;
     if (i0 + row < n && j0 + lane < n) tile[row][lane] = in[(i0 + row) * n + j0 + lane];
   }
-  __syncthreads();  // the whole tile is there before other warps read its columns
+  __syncthreads();  // the tile is complete before other warps read its columns
 #pragma unroll
   for (int k = 0; k < kTile; k += kRows) {
     const int row = k + threadIdx.y;

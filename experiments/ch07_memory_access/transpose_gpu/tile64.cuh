@@ -1,7 +1,8 @@
 // A tile of 64 x 64 floats from `in` to its place in `out`, with accesses of 16 bytes everywhere.
 //
-// Thread (a, b) of 16 x 16 loads the 4 x 4 block at row 4 a, column 4 b, turns it in registers and stores its
-// columns as vectors of row 4 b + c of the turned tile; rows of that leave as they lie.
+// Thread (a, b) of 16 x 16 loads the 4 x 4 block at row 4 a, column 4 b, transposes it in registers and
+// stores its columns as vectors of row 4 b + c of the transposed tile, whose rows are then written out as
+// they are.
 //
 // Banks: a row of the tile is 16 vectors, and 8 threads are served together. Vector q of row j lies at
 // q ^ j / 4. Writing, the 8 have the same q and rows j / 4 that follow each other; reading, the same j and
@@ -43,7 +44,7 @@ __device__ void transpose_tile(const float* __restrict__ in, float* __restrict__
   tile[4 * b + 2][a ^ b] = float4{row[0].z, row[1].z, row[2].z, row[3].z};
   tile[4 * b + 3][a ^ b] = float4{row[0].w, row[1].w, row[2].w, row[3].w};
 
-  __syncthreads();  // the whole tile is there before other threads read its rows
+  __syncthreads();  // the tile is complete before other threads read its rows
 
 #pragma unroll
   for (int k = 0; k < 4; ++k) {

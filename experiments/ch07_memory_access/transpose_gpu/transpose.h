@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -32,7 +32,7 @@ FATHOM_CUDA_LAUNCHER void swizzled(const Transpose& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void vectorized(const Transpose& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void square_order(const Transpose& p, StreamRef stream);
 
-// Opens cuBLAS and makes a handle; what it returns is timed.
+// Opens cuBLAS and makes a handle; the returned function is timed.
 using Call = std::function<void(const Transpose&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call cublas_geam(const Transpose&, StreamRef);
 

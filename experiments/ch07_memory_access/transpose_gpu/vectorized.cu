@@ -3,10 +3,9 @@
 // bytes   8 n^2    4 n^2 read + 4 n^2 written
 // flops   0
 // limit   DRAM bandwidth. H200: n = 16384 moves 2.15 GB, 0.54 ms at 3.98 TB/s
-// idea    16 bytes an access on all four sides: a thread turns 4 x 4 floats in its registers, so that what
-//         it puts into the tile and what another takes out are vectors. A quarter of the instructions,
-//         runs of 256 bytes
-#include "core/cuda.h"
+// idea    16 bytes an access on all four sides: a thread transposes 4 x 4 floats in its registers, so that
+//         accesses to the tile are vectors on both sides. A quarter of the instructions, runs of 256 bytes
+#include "cuda/check.h"
 #include "tile64.cuh"
 #include "transpose.h"
 

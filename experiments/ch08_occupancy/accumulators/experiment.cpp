@@ -1,5 +1,6 @@
-// An FMA takes 4 cycles to come back and two can start in every cycle: a loop that waits for its own last
-// result uses an eighth of the machine. The accumulators here are the running values of Horner's rule.
+// An FMA has a latency of 4 cycles, and two can start in every cycle: a loop that waits for its last result
+// uses an eighth of the core. The accumulators here are the running values of Horner's rule.
+#include "lab/experiment.h"
 #include "polynomial.h"
 
 namespace fathom::lab::accumulators {

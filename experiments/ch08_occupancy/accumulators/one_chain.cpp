@@ -3,7 +3,7 @@
 // bytes   8 n, and 1 KiB of coefficients that stay in L1
 // flops   510 n
 // limit   FMA peak: 2 x 8 lanes a cycle
-// idea    none yet: Horner's rule for 8 points in one register. One FMA in 4 cycles, its latency.
+// idea    baseline: Horner's rule for 8 points in one register. One FMA in 4 cycles, its latency.
 #include "horner.h"
 
 namespace fathom::lab::accumulators {

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::accumulators {
 
-constexpr int64_t kDegree = 255;  // so long that one point's chain fills the core's window of instructions
+constexpr int64_t kDegree = 255;  // one point's chain fills the core's reorder buffer
 constexpr int64_t kLanes  = 8;    // fp32 in a 32-byte register
 
 struct Polynomial {
@@ -26,7 +26,7 @@ struct Polynomial {
             .written = out.bytes(),
             .flops   = 2.0 * kDegree * static_cast<double>(x.extent(0))};
   }
-  // Powers upwards, not Horner: another order than the variants'.
+  // Sums ascending powers instead of Horner's rule: a different order than the variants'.
   Sum expected(int64_t i) const {
     double sum = 0, magnitude = 0, power = 1;
     for (int64_t k = 0; k <= kDegree; ++k, power *= x(i)) {

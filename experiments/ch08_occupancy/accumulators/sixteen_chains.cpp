@@ -3,8 +3,8 @@
 // bytes   8 n, and 1 KiB of coefficients that stay in L1
 // flops   510 n
 // limit   FMA peak: 2 x 8 lanes a cycle
-// idea    sixteen: twice what the units need, and 16 running values + 16 of points + 1 coefficient are more
-//         than 16 registers hold
+// idea    sixteen: twice what the units need; 16 running values, 16 vectors of points and a coefficient do
+//         not fit in 16 registers
 #include "horner.h"
 
 namespace fathom::lab::accumulators {

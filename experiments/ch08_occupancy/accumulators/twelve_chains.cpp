@@ -4,7 +4,7 @@
 // flops   510 n
 // limit   FMA peak: 2 x 8 lanes a cycle
 // idea    twelve: some to spare for FMAs that start late. 12 running values leave 4 registers, so the points
-//         are read from L1 by the FMA itself; of its two loads a cycle that takes two.
+//         are read from L1 by the FMA itself; at full rate that takes both of its loads a cycle.
 #include "horner.h"
 
 namespace fathom::lab::accumulators {

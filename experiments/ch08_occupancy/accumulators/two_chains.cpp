@@ -3,7 +3,7 @@
 // bytes   8 n, and 1 KiB of coefficients that stay in L1
 // flops   510 n
 // limit   FMA peak: 2 x 8 lanes a cycle
-// idea    two registers of points: while one FMA is under way, another starts. One coefficient load serves
+// idea    two registers of points: while one FMA is in flight, another starts. One coefficient load serves
 //         both.
 #include "horner.h"
 

@@ -3,8 +3,7 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0; n comparisons
 // limit   memory bandwidth of the level that holds both arrays
-// idea    none yet: the branch that anyone writes. The compiler may not remove it: the two sides store to
-//         different places.
+// idea    baseline: a plain branch. The compiler may not remove it: the two sides store to different places.
 #include "partition.h"
 
 namespace fathom::lab::branch_predication {

@@ -5,8 +5,8 @@
 // limit   memory bandwidth of the level that holds both arrays
 // idea    the same for 8 elements at a time. The 8 comparisons, as a number of 8 bits, choose a permutation
 //         that partitions the register; it is stored whole at the front and whole at the back, and the count
-//         of ones says how far each end moves. While 16 elements are left, neither store reaches what the
-//         other must keep.
+//         of ones says how far each end moves. While 16 elements are left, neither store overwrites final
+//         results of the other.
 #include <immintrin.h>
 
 #include <array>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kLanes = 8;
 
-// Row m: the lanes whose bit in m is set, upwards, then the others, downwards; a byte for each.
+// Row m: the lanes whose bit in m is set, ascending, then the others, descending; one byte each.
 using Permutations              = std::array<std::array<uint8_t, kLanes>, 1 << kLanes>;
 constexpr Permutations kLanesOf = [] {
   Permutations rows{};

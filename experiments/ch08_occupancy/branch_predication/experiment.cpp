@@ -1,11 +1,12 @@
 // A branch that goes either way at random is mispredicted half of the time, and each miss throws away some 15
-// cycles of work. Doing both sides and keeping one costs a few instructions, always.
+// cycles of work. Doing both sides and keeping one always costs a few instructions.
+#include "lab/experiment.h"
 #include "partition.h"
 
 namespace fathom::lab::branch_predication {
 
 const Experiment<Partition> partition{
-    .question = "What does a branch cost that cannot be predicted, and when is it better to do without?",
+    .question = "What does an unpredictable branch cost, and when is branch-free code faster?",
     .limit    = Limit::memory,
     // A coin toss, and a condition that nearly always fails.
     .axes     = {{"above_percent", {50, 1}}, {"n", {1048576}}},
@@ -21,12 +22,12 @@ const Experiment<Partition> partition{
             {.id         = "predicated",
              .launch     = predicated,
              .techniques = {"predication"},
-             .idea       = "write to both ends, move only one of them on",
+             .idea       = "write to both ends, advance only one of them",
              .prediction = predict::ratio_at_least(4)},
             {.id         = "compressed",
              .launch     = compressed,
              .techniques = {"predication", "simd"},
-             .idea       = "8 at a time, partitioned by a permutation out of a table of 256",
+             .idea       = "8 at a time, partitioned by a permutation from a table of 256",
              .prediction = predict::ratio_at_least(8)},
         },
     .clock = Clock::cpu,

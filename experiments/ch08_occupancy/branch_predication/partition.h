@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::branch_predication {
 

@@ -3,8 +3,9 @@
 // bytes   8 n    4 n read + 4 n written
 // flops   0; n comparisons
 // limit   memory bandwidth of the level that holds both arrays
-// idea    the element is written to both ends, and the comparison, a number, says which end moves. What was
-//         written for nothing is overwritten later: while elements are left, there is room between the ends.
+// idea    the element is written to both ends, and the result of the comparison, as a number, advances one of
+//         them. The other write is overwritten later: while elements are left, there is room between the
+//         ends.
 #include "partition.h"
 
 namespace fathom::lab::branch_predication {

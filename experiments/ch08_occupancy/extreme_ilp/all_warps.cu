@@ -5,7 +5,8 @@
 // limit   FMA peak: one instruction a cycle from each of the four schedulers of a multiprocessor
 // idea    one chain in a thread again, but 64 resident warps instead of 4: the scheduler finds its four
 //         FMAs in sixteen warps
-#include "experiments/ch08_occupancy/resident_blocks.cuh"
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "recurrence.h"
 
 namespace fathom::lab::extreme_ilp {
@@ -43,7 +44,7 @@ void all_warps(const Recurrence& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run to twice the number of elements");
-  static const int blocks = kBlocks * multiprocessors();
+  const int blocks = kBlocks * multiprocessors();
   recurrence_kernel<<<blocks, kThreads, 0, stream>>>(p.a.data(), p.b.data(), p.out.data(),
                                                      static_cast<int>(n));
   FATHOM_LAUNCHED();

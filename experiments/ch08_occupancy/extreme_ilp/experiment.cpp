@@ -1,6 +1,6 @@
-// An FMA takes 4 cycles to come back and a scheduler can start one in every cycle. The other three must come
-// from somewhere: from other warps, as the textbooks say, or from the same thread
-// (V. Volkov, Better Performance at Lower Occupancy, GTC 2010).
+// An FMA has a latency of 4 cycles, and a scheduler can start one in every cycle. The other three must come
+// from other warps, as the textbooks say, or from the same thread (V. Volkov, Better Performance at Lower
+// Occupancy, GTC 2010).
 #include <cmath>
 
 #include "lab/experiment.h"
@@ -26,9 +26,8 @@ Sum Recurrence::expected(int64_t i) const {
 }
 
 const Experiment<Recurrence> recurrence{
-    .question =
-        "How many independent FMAs must a thread offer when only one warp is there for each scheduler?",
-    .limit = Limit::flops,
+    .question = "How many independent FMAs must a thread have when each scheduler has only one warp?",
+    .limit    = Limit::flops,
     // Two full rounds of 132 x 128 threads with 16 chains each.
     .axes     = {{"n", {540672}}},
     .check_at = {{"n", {0, 1, 31, 127, 129, 1021, 16895, 16897, 40009}}},

@@ -3,9 +3,10 @@
 // bytes   12 n     8 n read + 4 n written
 // flops   16384 n  8192 FMAs in a row for each
 // limit   FMA peak: one instruction a cycle from each of the four schedulers of a multiprocessor
-// idea    none yet: one block of four warps on each multiprocessor, one recurrence at a time in a thread.
-//         A scheduler starts an FMA, and then has nothing to do until it is done, 4 cycles later.
-#include "experiments/ch08_occupancy/resident_blocks.cuh"
+// idea    baseline: one block of four warps on each multiprocessor, one recurrence at a time in a thread.
+//         A scheduler starts an FMA and then idles until it is done, 4 cycles later.
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "recurrence.h"
 
 namespace fathom::lab::extreme_ilp {
@@ -43,7 +44,7 @@ void one_chain(const Recurrence& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run to twice the number of elements");
-  static const int blocks = kBlocks * multiprocessors();
+  const int blocks = kBlocks * multiprocessors();
   recurrence_kernel<<<blocks, kThreads, 0, stream>>>(p.a.data(), p.b.data(), p.out.data(),
                                                      static_cast<int>(n));
   FATHOM_LAUNCHED();

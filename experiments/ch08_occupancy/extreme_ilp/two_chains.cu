@@ -3,8 +3,9 @@
 // bytes   12 n     8 n read + 4 n written
 // flops   16384 n  8192 FMAs in a row for each
 // limit   FMA peak: one instruction a cycle from each of the four schedulers of a multiprocessor
-// idea    two recurrences side by side: a second FMA starts while the first is under way
-#include "experiments/ch08_occupancy/resident_blocks.cuh"
+// idea    two recurrences side by side: a second FMA starts while the first is in flight
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "recurrence.h"
 
 namespace fathom::lab::extreme_ilp {
@@ -42,7 +43,7 @@ void two_chains(const Recurrence& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run to twice the number of elements");
-  static const int blocks = kBlocks * multiprocessors();
+  const int blocks = kBlocks * multiprocessors();
   recurrence_kernel<<<blocks, kThreads, 0, stream>>>(p.a.data(), p.b.data(), p.out.data(),
                                                      static_cast<int>(n));
   FATHOM_LAUNCHED();

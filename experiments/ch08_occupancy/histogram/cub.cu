@@ -3,10 +3,10 @@
 // bytes   n, read once
 // flops   none; n increments
 // limit   DRAM bandwidth, read only. H200: n = 268435456 takes 0.059 ms at 4.55 TB/s
-// idea    what the library offers: CUB's DeviceHistogram with 256 bins of width 1
+// idea    the library: CUB's DeviceHistogram with 256 bins of width 1
 #include <cub/device/device_histogram.cuh>
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "histogram.h"
 
 namespace fathom::lab::histogram {

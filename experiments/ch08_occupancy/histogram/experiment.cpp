@@ -1,5 +1,5 @@
-// Counting is trivial until many count at once: then what matters is where the counters live, how many copies
-// there are, and who has to wait for whom.
+// Counting is trivial until many threads count at once: then the location of the counters, the number of
+// copies and the contention between threads matter.
 #include <array>
 #include <future>
 #include <vector>
@@ -44,11 +44,10 @@ void Histogram::check(Checker& checker) const {
 }
 
 const Experiment<Histogram> histogram{
-    .question =
-        "How does a GPU count bytes by value when every thread wants to increment some counter at every "
-        "moment?",
-    .limit = Limit::memory,
-    // All 256 values alike, and four only: a skewed histogram, where everybody wants the same counters.
+    .question = "How does a GPU count bytes by value when all threads increment counters all the time?",
+    .limit    = Limit::memory,
+    // All 256 values equally often, and four values only: a skewed histogram, where all threads increment the
+    // same counters.
     .axes     = {{"distinct", {256, 4}}, {"n", {268435456}}},
     .check_at = {{"distinct", {256, 1}},
                  {"n", {0, 1, 15, 16, 17, 31, 511, 513, 12287, 12289, 65537, 1000003, 16777259, 60000001}}},

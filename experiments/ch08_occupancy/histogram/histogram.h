@@ -1,8 +1,8 @@
 // The problem: out(v) = how many of n bytes are v, for 256 values.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

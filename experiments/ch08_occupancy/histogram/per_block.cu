@@ -16,12 +16,12 @@ constexpr int kThreads = 1024;
 __global__ void __launch_bounds__(kThreads) histogram_kernel(const uint8_t* in, int n, uint32_t* out) {
   __shared__ uint32_t bins[kBins];
   if (threadIdx.x < kBins) bins[threadIdx.x] = 0;
-  __syncthreads();  // nobody counts before all bins are cleared
+  __syncthreads();  // all bins are cleared before any thread counts
 
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < n; i += gridDim.x * kThreads)
     atomicAdd(&bins[in[i]], 1);
 
-  __syncthreads();  // all is counted
+  __syncthreads();  // all elements are counted
   if (threadIdx.x < kBins && bins[threadIdx.x] > 0) atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
 }
 
@@ -32,7 +32,7 @@ void per_block(const Histogram& p, StreamRef stream) {
   const int64_t n = p.in.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run beyond the number of bytes");
-  static const int blocks = resident_blocks(histogram_kernel, kThreads);
+  const int blocks = resident_blocks<histogram_kernel>(kThreads);
   histogram_kernel<<<blocks, kThreads, 0, stream>>>(p.in.data(), static_cast<int>(n), p.out.data());
   FATHOM_LAUNCHED();
 }

@@ -18,7 +18,7 @@ constexpr int kWarps   = kThreads / 32;
 __global__ void __launch_bounds__(kThreads) histogram_kernel(const uint8_t* in, int n, uint32_t* out) {
   __shared__ uint32_t bins[kWarps * kBins];  // warp by warp
   for (int b = threadIdx.x; b < kWarps * kBins; b += kThreads) bins[b] = 0;
-  __syncthreads();  // nobody counts before all bins are cleared
+  __syncthreads();  // all bins are cleared before any thread counts
 
   uint32_t* mine      = bins + threadIdx.x / 32 * kBins;
   const auto count    = [&](uint32_t value) { atomicAdd(&mine[value], 1); };
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(const uint8_t* in, 
     count_chunk(chunks[i], count);
   if (blockIdx.x == 0 && whole * 16 + threadIdx.x < n) count(in[whole * 16 + threadIdx.x]);
 
-  __syncthreads();  // all is counted
+  __syncthreads();  // all elements are counted
   if (threadIdx.x >= kBins) return;
   uint32_t sum = 0;
   for (int w = 0; w < kWarps; ++w) sum += bins[w * kBins + threadIdx.x];
@@ -42,7 +42,7 @@ void per_warp(const Histogram& p, StreamRef stream) {
   const int64_t n = p.in.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run beyond the number of bytes");
-  static const int blocks = resident_blocks(histogram_kernel, kThreads);
+  const int blocks = resident_blocks<histogram_kernel>(kThreads);
   histogram_kernel<<<blocks, kThreads, 0, stream>>>(p.in.data(), static_cast<int>(n), p.out.data());
   FATHOM_LAUNCHED();
 }

@@ -16,7 +16,7 @@ constexpr int kThreads = 1024;
 __global__ void __launch_bounds__(kThreads) histogram_kernel(const uint8_t* in, int n, uint32_t* out) {
   __shared__ uint32_t bins[kBins];
   if (threadIdx.x < kBins) bins[threadIdx.x] = 0;
-  __syncthreads();  // nobody counts before all bins are cleared
+  __syncthreads();  // all bins are cleared before any thread counts
 
   const auto count    = [&](uint32_t value) { atomicAdd(&bins[value], 1); };
   const uint4* chunks = reinterpret_cast<const uint4*>(in);
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(const uint8_t* in, 
     count_chunk(chunks[i], count);
   if (blockIdx.x == 0 && whole * 16 + threadIdx.x < n) count(in[whole * 16 + threadIdx.x]);
 
-  __syncthreads();  // all is counted
+  __syncthreads();  // all elements are counted
   if (threadIdx.x < kBins && bins[threadIdx.x] > 0) atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
 }
 
@@ -36,7 +36,7 @@ void vectorized(const Histogram& p, StreamRef stream) {
   const int64_t n = p.in.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run beyond the number of bytes");
-  static const int blocks = resident_blocks(histogram_kernel, kThreads);
+  const int blocks = resident_blocks<histogram_kernel>(kThreads);
   histogram_kernel<<<blocks, kThreads, 0, stream>>>(p.in.data(), static_cast<int>(n), p.out.data());
   FATHOM_LAUNCHED();
 }

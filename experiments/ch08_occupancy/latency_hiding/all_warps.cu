@@ -3,8 +3,9 @@
 // bytes   64 n     16 n dependent loads of 4 bytes, each from another sector of 32
 // flops   0
 // limit   latency, until the DRAM's rate of random accesses is reached
-// idea    as many warps as a multiprocessor holds, 64: 2048 loads are under way
-#include "experiments/ch08_occupancy/resident_blocks.cuh"
+// idea    as many warps as a multiprocessor holds, 64: 2048 loads are in flight
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "walk.h"
 
 namespace fathom::lab::latency_hiding {
@@ -29,7 +30,7 @@ void all_warps(const Walk& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30 && p.table.size() <= 1 << 30, "32-bit indices");
-  static const int blocks = kBlocks * multiprocessors();
+  const int blocks = kBlocks * multiprocessors();
   walk_kernel<<<blocks, kThreads, 0, stream>>>(p.table.data(), static_cast<uint32_t>(p.table.size() - 1),
                                                p.out.data(), static_cast<uint32_t>(n));
   FATHOM_LAUNCHED();

@@ -4,7 +4,8 @@
 // flops   0
 // limit   latency, until the DRAM's rate of random accesses is reached
 // idea    twice the warps: while one waits, another one steps on
-#include "experiments/ch08_occupancy/resident_blocks.cuh"
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "walk.h"
 
 namespace fathom::lab::latency_hiding {
@@ -29,7 +30,7 @@ void eight_warps(const Walk& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30 && p.table.size() <= 1 << 30, "32-bit indices");
-  static const int blocks = kBlocks * multiprocessors();
+  const int blocks = kBlocks * multiprocessors();
   walk_kernel<<<blocks, kThreads, 0, stream>>>(p.table.data(), static_cast<uint32_t>(p.table.size() - 1),
                                                p.out.data(), static_cast<uint32_t>(n));
   FATHOM_LAUNCHED();

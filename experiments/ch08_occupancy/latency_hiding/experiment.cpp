@@ -1,5 +1,5 @@
-// One walk waits some 700 ns for every step and no cleverness shortens that. What can be chosen is how many
-// walks wait at the same time, and whether that number is made of warps or of loads in one thread.
+// One walk waits some 700 ns for every step, and nothing shortens that. The number of walks that wait at the
+// same time can be chosen, as more warps or as more loads in one thread.
 #include <bit>
 
 #include "lab/experiment.h"
@@ -28,7 +28,7 @@ int64_t Walk::expected(int64_t i) const {
 
 const Experiment<Walk> walk{
     .question =
-        "How many dependent loads must be under way to hide memory's latency, and does it matter who issues "
+        "How many dependent loads must be in flight to hide memory's latency, and does it matter who issues "
         "them?",
     // The memory could deliver far more bytes than these; its rate of random accesses is no limit we know.
     .limit = Limit::none,
@@ -40,27 +40,27 @@ const Experiment<Walk> walk{
             {.id         = "four_warps",
              .launch     = on_gpu(four_warps),
              .techniques = {},
-             .idea = "4 warps on each multiprocessor, one walk at a time in a thread: 128 loads under way",
+             .idea = "4 warps on each multiprocessor, one walk at a time in a thread: 128 loads in flight",
              .prediction = predict::nothing()},
             {.id         = "eight_warps",
              .launch     = on_gpu(eight_warps),
              .techniques = {"latency_hiding", "occupancy_tuning"},
-             .idea       = "8 warps: 256 loads under way",
+             .idea       = "8 warps: 256 loads in flight",
              .prediction = predict::ratio(1.9)},
             {.id         = "two_walks",
              .launch     = on_gpu(two_walks),
              .techniques = {"latency_hiding", "instruction_level_parallelism"},
-             .idea       = "4 warps, 2 walks at a time: 256 loads under way",
+             .idea       = "4 warps, 2 walks at a time: 256 loads in flight",
              .prediction = predict::ratio(1.9)},
             {.id         = "all_warps",
              .launch     = on_gpu(all_warps),
              .techniques = {"latency_hiding", "occupancy_tuning"},
-             .idea       = "64 warps: 2048 loads under way",
+             .idea       = "64 warps: 2048 loads in flight",
              .prediction = predict::ratio_at_least(2.5)},
             {.id         = "sixteen_walks",
              .launch     = on_gpu(sixteen_walks),
              .techniques = {"latency_hiding", "instruction_level_parallelism"},
-             .idea       = "4 warps, 16 walks at a time: 2048 loads under way",
+             .idea       = "4 warps, 16 walks at a time: 2048 loads in flight",
              .prediction = predict::ratio_at_least(2.5)},
         },
     .backend = Backend::cuda,

@@ -3,9 +3,10 @@
 // bytes   64 n     16 n dependent loads of 4 bytes, each from another sector of 32
 // flops   0
 // limit   latency, until the DRAM's rate of random accesses is reached
-// idea    four warps as at first, but each thread takes two walks side by side: as many loads under way
+// idea    four warps as at first, but each thread takes two walks side by side: as many loads in flight
 //         as eight warps have
-#include "experiments/ch08_occupancy/resident_blocks.cuh"
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "walk.h"
 
 namespace fathom::lab::latency_hiding {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kBlocks  = 1;  // on each multiprocessor
-constexpr int kWalks   = 2;  // of a thread, under way together
+constexpr int kWalks   = 2;  // of a thread, in flight together
 
 __global__ void __launch_bounds__(kThreads)
     walk_kernel(const uint32_t* table, uint32_t mask, uint32_t* out, uint32_t n) {
@@ -42,7 +43,7 @@ void two_walks(const Walk& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30 && p.table.size() <= 1 << 30, "32-bit indices");
-  static const int blocks = kBlocks * multiprocessors();
+  const int blocks = kBlocks * multiprocessors();
   walk_kernel<<<blocks, kThreads, 0, stream>>>(p.table.data(), static_cast<uint32_t>(p.table.size() - 1),
                                                p.out.data(), static_cast<uint32_t>(n));
   FATHOM_LAUNCHED();

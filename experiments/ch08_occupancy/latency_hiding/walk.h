@@ -1,10 +1,10 @@
 // The problem: n random walks of 16 steps through a table too large for any cache. Walk i stands at
 //   p(0) = 2654435761 i,   p(k + 1) = table(p(k)) + i,   all modulo the table's size, a power of two
-// and out(i) = p(16). Where a step leads is known only when the load of the step before has come back.
+// and out(i) = p(16). The address of a step is known only when the load of the step before has arrived.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

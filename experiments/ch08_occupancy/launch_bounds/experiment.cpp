@@ -1,5 +1,5 @@
-// The compiler does not know how many blocks a kernel needs to hide its waiting. Left alone, it takes the
-// registers that make one thread fast, and the number of resident blocks is what happens to be left.
+// The compiler does not know how many resident blocks a kernel needs to hide latency. By default it takes the
+// registers that make one thread fast, and these decide the number of resident blocks.
 #include <cmath>
 
 #include "filter_bank.h"
@@ -47,7 +47,7 @@ Sum FilterBank::expected(int64_t t, int64_t c) const {
 }
 
 const Experiment<FilterBank> filter_bank{
-    .question = "When is it worth telling the compiler how many blocks shall be resident?",
+    .question = "When does it pay to tell the compiler how many blocks must be resident?",
     .limit    = Limit::memory,
     // 792 blocks of 512 channels: on 132 multiprocessors three full rounds of two blocks, or two of three.
     .axes     = {{"m", {160}}, {"n", {405504}}},

@@ -4,8 +4,8 @@
 //   w(t) = b0 v(t) + b1 v(t - 1) + b2 v(t - 2) + a1 w(t - 1) + a2 w(t - 2)
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

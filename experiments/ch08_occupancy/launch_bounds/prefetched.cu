@@ -4,8 +4,8 @@
 // flops   36 m n
 // limit   DRAM bandwidth. H200: n = 405504, m = 160 moves 551 MB, 0.138 ms at 4 TB/s
 // idea    registers are spent on samples fetched ahead rather than saved for more warps: eight loads of a
-//         thread are under way while the eight samples before them are filtered
-#include "core/cuda.h"
+//         thread are in flight while the eight samples before them are filtered
+#include "cuda/check.h"
 #include "filter_bank.h"
 #include "sections.cuh"
 

@@ -3,10 +3,10 @@
 // bytes   8 m n + 80 n   x read, y written, coefficients read once
 // flops   36 m n
 // limit   DRAM bandwidth. H200: n = 405504, m = 160 moves 551 MB, 0.138 ms at 4 TB/s
-// idea    none yet: a thread for each channel, its 20 coefficients and 8 numbers of state in registers.
-//         Nobody says how many blocks are wanted, and the compiler spends 48 registers on a loop that it
+// idea    baseline: a thread for each channel, its 20 coefficients and 8 numbers of state in registers.
+//         Without __launch_bounds__'s second number the compiler spends 48 registers on a loop that it
 //         unrolls by four: two blocks fit on a multiprocessor, 32 of 64 warps.
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "filter_bank.h"
 #include "sections.cuh"
 

@@ -3,9 +3,9 @@
 // bytes   4 m n of a, each once; x stays in L1
 // flops   2 m n
 // limit   DRAM bandwidth, read only. H200: 32768 x 4096 is 537 MB, 0.118 ms at 4.55 TB/s
-// idea    four iterations in one and four sums: the additions no longer wait for each other, either,
-//         which the compiler may not arrange by itself, since it changes the order of the sum
-#include "core/cuda.h"
+// idea    four iterations in one and four sums: the additions no longer wait for each other either. The
+//         compiler may not do this by itself, since it changes the order of the sum
+#include "cuda/check.h"
 #include "dot_rows.h"
 #include "warp_sum.cuh"
 

@@ -1,8 +1,8 @@
 // The problem: out(i) = sum over k of a(i, k) x(k), fp32: the dot product of every row with one vector.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -1,4 +1,4 @@
-// Unrolling saves a counter, a comparison and a branch; on a GPU that is the least of it. A thread issues its
+// Unrolling saves a counter, a comparison and a branch; on a GPU that matters least. A thread issues its
 // instructions in order and waits where a result is used, so the loads of an iteration overlap with those of
 // the next only where both stand before the first use.
 #include <cmath>
@@ -29,7 +29,7 @@ Sum DotRows::expected(int64_t i) const {
 }
 
 const Experiment<DotRows> dot_rows{
-    .question = "What does unrolling a loop of loads buy, and do independent sums buy more?",
+    .question = "What does unrolling a loop of loads gain, and do independent sums gain more?",
     .limit    = Limit::memory,
     // A warp for each row: more warps than fit at once, 512 MiB; and 8 warps on a multiprocessor, 16 MiB.
     .axes     = {{"m", {32768, 1024}}, {"n", {4096}}},
@@ -39,7 +39,7 @@ const Experiment<DotRows> dot_rows{
             {.id         = "rolled",
              .launch     = on_gpu(rolled),
              .techniques = {},
-             .idea       = "one element of the row under way in each thread",
+             .idea       = "one element of the row in flight in each thread",
              .prediction = predict::nothing()},
             {.id         = "unrolled_4",
              .launch     = on_gpu(unrolled_4),

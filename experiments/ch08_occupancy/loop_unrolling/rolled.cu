@@ -3,9 +3,9 @@
 // bytes   4 m n of a, each once; x stays in L1
 // flops   2 m n
 // limit   DRAM bandwidth, read only. H200: 32768 x 4096 is 537 MB, 0.118 ms at 4.55 TB/s
-// idea    none yet: the loop as it stands. An iteration loads, waits for what it loaded, and adds; a
-//         thread has one element of its row under way.
-#include "core/cuda.h"
+// idea    baseline: the loop as it stands. An iteration loads, waits for what it loaded, and adds; a
+//         thread has one element of its row in flight.
+#include "cuda/check.h"
 #include "dot_rows.h"
 #include "warp_sum.cuh"
 

@@ -3,9 +3,9 @@
 // bytes   4 m n of a, each once; x stays in L1
 // flops   2 m n
 // limit   DRAM bandwidth, read only. H200: 32768 x 4096 is 537 MB, 0.118 ms at 4.55 TB/s
-// idea    four iterations in one: their loads are issued before the first one is waited for. (nvcc
-//         unrolls by four by itself where nobody says anything.)
-#include "core/cuda.h"
+// idea    four iterations in one: their loads are issued before the first one is waited for. (nvcc unrolls by
+//         four by default.)
+#include "cuda/check.h"
 #include "dot_rows.h"
 #include "warp_sum.cuh"
 

@@ -4,7 +4,7 @@
 // flops   2 m n
 // limit   DRAM bandwidth, read only. H200: 32768 x 4096 is 537 MB, 0.118 ms at 4.55 TB/s
 // idea    eight iterations in one
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "dot_rows.h"
 #include "warp_sum.cuh"
 

@@ -18,10 +18,10 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ float4 entries[];
   for (int e = threadIdx.x; e < kEntries / 4; e += kThreads)
     entries[e] = reinterpret_cast<const float4*>(table)[e];
-  __syncthreads();  // the whole table is there before anybody looks a code up
+  __syncthreads();  // the table is complete before any thread reads it
 
   const float* values = reinterpret_cast<const float*>(entries);
-  // For all the compiler knows out is part of code: a load may not pass the store before it.
+  // The compiler must assume that out overlaps code, so it cannot move a load above an earlier store.
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < n; i += gridDim.x * kThreads)
     out[i] = values[code[i]];
 }
@@ -32,7 +32,7 @@ void block_1024(const Lookup& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run to twice the number of elements");
-  static const int blocks = resident_blocks(lookup_kernel, kThreads, kSharedMemory);
+  const int blocks = resident_blocks<lookup_kernel>(kThreads, kSharedMemory);
   lookup_kernel<<<blocks, kThreads, kSharedMemory, stream>>>(p.code.data(), p.table.data(), p.out.data(),
                                                              static_cast<int>(n));
   FATHOM_LAUNCHED();

@@ -1,5 +1,5 @@
-// Shared memory that a block reserves is shared memory that another block cannot have: what limits the
-// resident warps of this kernel is not its threads and not its registers but the number of tables that fit.
+// A block's shared memory is not available to other blocks: the number of tables that fit, not threads or
+// registers, limits this kernel's resident warps.
 #include "lab/experiment.h"
 #include "lookup.h"
 
@@ -18,8 +18,8 @@ double Lookup::expected(int64_t i) const { return table(code(i)); }
 
 const Experiment<Lookup> lookup{
     .question =
-        "When shared memory limits the resident warps, what does that cost a kernel that waits for "
-        "memory, and what buys it back?",
+        "When shared memory limits the resident warps, what does that cost a memory-bound kernel, and how "
+        "can it be recovered?",
     .limit    = Limit::memory,
     .axes     = {{"n", {67108864}}},
     .check_at = {{"n", {0, 1, 3, 4, 5, 31, 127, 255, 257, 1021, 1023, 1025, 2047, 2049, 10007, 1000003}}},
@@ -43,7 +43,7 @@ const Experiment<Lookup> lookup{
             {.id         = "vectorized",
              .launch     = on_gpu(vectorized),
              .techniques = {"shared_memory", "vectorization", "instruction_level_parallelism"},
-             .idea       = "24 warps again, two 16-byte loads under way in each thread",
+             .idea       = "24 warps again, two 16-byte loads in flight in each thread",
              .prediction = predict::share_at_least(0.85)},
         },
     .backend = Backend::cuda,

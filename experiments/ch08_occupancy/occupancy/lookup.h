@@ -1,9 +1,9 @@
-// The problem: out(i) = table(code(i)), n codes of 4 bytes, a table of 16384 fp32: what decoding by a
-// codebook does.
+// The problem: out(i) = table(code(i)), n codes of 4 bytes, a table of 16384 fp32: as in decoding with a
+// codebook.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -4,7 +4,7 @@
 // flops   0
 // limit   DRAM bandwidth. H200: n = 67108864 moves 537 MB, 0.13 ms at 4 TB/s
 // idea    24 resident warps as at first, but every thread fetches two times four codes with 16-byte
-//         loads: eight times the bytes under way at the same occupancy (V. Volkov, Better Performance at
+//         loads: eight times the bytes in flight at the same occupancy (V. Volkov, Better Performance at
 //         Lower Occupancy, GTC 2010)
 #include "experiments/ch08_occupancy/resident_blocks.cuh"
 #include "lookup.h"
@@ -13,7 +13,7 @@ namespace fathom::lab::occupancy {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoads   = 2;  // of 16 bytes, under way together
+constexpr int kLoads   = 2;  // of 16 bytes, in flight together
 
 __device__ float4 look_up(const float* values, int4 codes) {
   return {values[codes.x], values[codes.y], values[codes.z], values[codes.w]};
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ float4 entries[];
   for (int e = threadIdx.x; e < kEntries / 4; e += kThreads)
     entries[e] = reinterpret_cast<const float4*>(table)[e];
-  __syncthreads();  // the whole table is there before anybody looks a code up
+  __syncthreads();  // the table is complete before any thread reads it
 
   const float* values    = reinterpret_cast<const float*>(entries);
   const int4* codes      = reinterpret_cast<const int4*>(code);
@@ -54,7 +54,7 @@ void vectorized(const Lookup& p, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   FATHOM_EXPECT(n <= 1 << 30, "32-bit indices run to twice the number of elements");
-  static const int blocks = resident_blocks(lookup_kernel, kThreads, kSharedMemory);
+  const int blocks = resident_blocks<lookup_kernel>(kThreads, kSharedMemory);
   lookup_kernel<<<blocks, kThreads, kSharedMemory, stream>>>(p.code.data(), p.table.data(), p.out.data(),
                                                              static_cast<int>(n));
   FATHOM_LAUNCHED();

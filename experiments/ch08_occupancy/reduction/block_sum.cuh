@@ -11,7 +11,7 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// Valid in every thread. All threads of the block call it; between two calls they meet at a barrier, because
+// Valid in every thread. All threads of the block must call it, with a barrier between two calls, because
 // both use the same words of shared memory.
 template <int kThreads>
 __device__ float block_sum(float x) {

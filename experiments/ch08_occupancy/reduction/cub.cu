@@ -3,10 +3,10 @@
 // bytes   4 n, read once
 // flops   n
 // limit   DRAM bandwidth, read only. H200: n = 268435456 is 1.07 GB, 0.236 ms at 4.55 TB/s
-// idea    what the library offers: CUB's DeviceReduce
+// idea    the library: CUB's DeviceReduce
 #include <cub/device/device_reduce.cuh>
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "total.h"
 
 namespace fathom::lab::reduction {

@@ -1,5 +1,5 @@
-// A sum needs one addition for every 4 bytes, so a GPU has nothing to do but to keep the memory busy. Trees,
-// barriers, idle threads and blocks that end too soon are what keeps it from doing that.
+// A sum needs one addition for every 4 bytes, so a GPU only has to keep the memory busy. Trees, barriers,
+// idle threads and blocks that end too soon prevent that.
 #include "lab/experiment.h"
 #include "total.h"
 
@@ -27,15 +27,15 @@ void Total::check(Checker& checker) const {
     for (; i < n; ++i) lane[0] += x[i];
     double sum = 0;
     for (const double part : lane) sum += part;
-    // No term is negative. In a row: what one of 65536 running sums takes, and a tree above them.
+    // No term is negative. Roundings in a row: those of one of 65536 running sums, and a tree above them.
     return Sum{.value = sum, .magnitude = sum, .length = n / 65536 + 64};
   });
 }
 
 const Experiment<Total> total{
     .question =
-        "How near to the memory's read bandwidth comes the sum of an array, and what does each step of the "
-        "classic ladder buy?",
+        "How near to read bandwidth does the sum of an array come, and what does each step of the classic "
+        "ladder gain?",
     .limit    = Limit::memory,
     .axes     = {{"n", {268435456}}},
     .check_at = {{"n", {0,    1,    2,     3,     4,     5,     31,     33,      255,     256,     257,
@@ -50,7 +50,7 @@ const Experiment<Total> total{
             {.id         = "sequential",
              .launch     = on_gpu(sequential),
              .techniques = {"shared_memory", "divergence_avoidance", "bank_conflict_avoidance", "unrolling"},
-             .idea       = "halves are added, so that whole warps fall idle; unrolled",
+             .idea       = "adds halves, so that whole warps become idle; unrolled",
              .prediction = predict::ratio(1.15)},
             {.id         = "shuffled",
              .launch     = on_gpu(shuffled),
@@ -70,7 +70,7 @@ const Experiment<Total> total{
             {.id         = "one_pass",
              .launch     = on_gpu(one_pass),
              .techniques = {"warp_shuffle", "instruction_level_parallelism", "unrolling", "vectorization"},
-             .idea       = "the same, and the block that draws the last ticket adds up the blocks' sums",
+             .idea       = "the same, but the block with the last ticket adds up the blocks' sums",
              .prediction = predict::share_at_least(0.92)},
             {.id         = "cub",
              .launch     = on_gpu(cub_reduce),

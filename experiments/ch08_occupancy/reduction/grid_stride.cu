@@ -4,7 +4,7 @@
 // flops   n
 // limit   DRAM bandwidth, read only. H200: n = 268435456 is 1.07 GB, 0.236 ms at 4.55 TB/s
 // idea    no more blocks than are resident at once; each thread walks through the array and adds to four
-//         sums of its own. Four loads are under way in a thread, and a block's tree and its end are paid
+//         sums of its own. Four loads are in flight in a thread, and a block's tree and its end are paid
 //         once, not for every 256 elements.
 #include <algorithm>
 
@@ -16,7 +16,7 @@ namespace fathom::lab::reduction {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoads   = 4;  // of a thread, under way together
+constexpr int kLoads   = 4;  // of a thread, in flight together
 
 __global__ void __launch_bounds__(kThreads) sum_kernel(const float* in, int n, float* out) {
   const int t = threadIdx.x, threads = gridDim.x * kThreads;
@@ -33,12 +33,12 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const float* in, int n, f
 }  // namespace
 
 void grid_stride(const Total& p, StreamRef stream) {
-  static const unsigned resident = static_cast<unsigned>(resident_blocks(sum_kernel, kThreads));
+  const auto resident = static_cast<unsigned>(resident_blocks<sum_kernel>(kThreads));
   FATHOM_EXPECT(p.in.size() <= 1 << 30, "32-bit indices");
   const float* in = p.in.data();
   float* partial  = p.partial.data();
   int n           = static_cast<int>(p.in.size());
-  // The sums of one pass are what the next one adds up. Nothing has the sum 0, and one block that says so.
+  // Each pass adds up the sums of the previous one. For n = 0 one block writes the sum 0.
   for (unsigned blocks = 0; blocks != 1;) {
     // The sums of all resident blocks are few enough for one.
     blocks     = in == p.in.data() ? std::clamp(blocks_for(n, kThreads), 1u, resident) : 1;

@@ -3,12 +3,12 @@
 // bytes   4 n, read once
 // flops   n
 // limit   DRAM bandwidth, read only. H200: n = 268435456 is 1.07 GB, 0.236 ms at 4.55 TB/s
-// idea    none yet: the tree of the textbook in shared memory, neighbours first. With every step the
+// idea    baseline: the tree of the textbook in shared memory, neighbours first. With every step the
 //         threads that still add are half as many and twice as far apart, so that nearly to the end every
 //         warp has one.
 #include <algorithm>
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "total.h"
 
 namespace fathom::lab::reduction {
@@ -35,7 +35,7 @@ void interleaved(const Total& p, StreamRef stream) {
   const float* in = p.in.data();
   float* partial  = p.partial.data();
   int n           = static_cast<int>(p.in.size());
-  // The sums of one pass are what the next one adds up. Nothing has the sum 0, and one block that says so.
+  // Each pass adds up the sums of the previous one. For n = 0 one block writes the sum 0.
   for (unsigned blocks = 0; blocks != 1;) {
     blocks     = std::max(1u, blocks_for(n, kThreads));
     float* out = blocks == 1 ? p.out.data() : partial;

@@ -3,13 +3,12 @@
 // bytes   4 n, read once
 // flops   n
 // limit   DRAM bandwidth, read only. H200: n = 268435456 is 1.07 GB, 0.236 ms at 4.55 TB/s
-// idea    the tree the other way round: the upper half is added to the lower half, so that the threads
-//         which add are neighbours, whole warps fall idle, and no two of a warp meet in a bank. Unrolled,
-//         and without block barriers once a single warp is left (M. Harris, Optimizing Parallel Reduction
-//         in CUDA, 2007).
+// idea    the tree reversed: the upper half is added to the lower half, so that the adding threads are
+//         neighbours, whole warps become idle, and there are no bank conflicts. Unrolled, and without block
+//         barriers once a single warp is left (M. Harris, Optimizing Parallel Reduction in CUDA, 2007).
 #include <algorithm>
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "total.h"
 
 namespace fathom::lab::reduction {
@@ -43,7 +42,7 @@ void sequential(const Total& p, StreamRef stream) {
   const float* in = p.in.data();
   float* partial  = p.partial.data();
   int n           = static_cast<int>(p.in.size());
-  // The sums of one pass are what the next one adds up. Nothing has the sum 0, and one block that says so.
+  // Each pass adds up the sums of the previous one. For n = 0 one block writes the sum 0.
   for (unsigned blocks = 0; blocks != 1;) {
     blocks     = std::max(1u, blocks_for(n, kThreads));
     float* out = blocks == 1 ? p.out.data() : partial;

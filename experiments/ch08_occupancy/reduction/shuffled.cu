@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "block_sum.cuh"
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "total.h"
 
 namespace fathom::lab::reduction {
@@ -29,7 +29,7 @@ void shuffled(const Total& p, StreamRef stream) {
   const float* in = p.in.data();
   float* partial  = p.partial.data();
   int n           = static_cast<int>(p.in.size());
-  // The sums of one pass are what the next one adds up. Nothing has the sum 0, and one block that says so.
+  // Each pass adds up the sums of the previous one. For n = 0 one block writes the sum 0.
   for (unsigned blocks = 0; blocks != 1;) {
     blocks     = std::max(1u, blocks_for(n, kThreads));
     float* out = blocks == 1 ? p.out.data() : partial;

@@ -1,4 +1,4 @@
-// What one block adds up: 4096 vectors of four floats, 16 for each thread.
+// A block's stripe: 4096 vectors of four floats, 16 for each thread.
 #pragma once
 
 namespace fathom::lab::reduction {
@@ -9,8 +9,8 @@ inline constexpr int kVectors = kThreads * kLoads;  // of a stripe, 64 KiB
 
 __device__ inline float add(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 
-// This thread's part of stripe `stripe` of n floats that begin on 16 bytes. Unrolled, and without a bound to
-// look at, so that the compiler has loads under way for all registers it may use at full occupancy.
+// This thread's part of stripe `stripe` of n floats that begin on 16 bytes. Unrolled and without a bounds
+// check, so that the compiler uses all registers of full occupancy for loads in flight.
 __device__ inline float stripe_sum(const float* in, int n, int stripe) {
   const float4* vectors = reinterpret_cast<const float4*>(in);
   const int whole = n / 4, first = stripe * kVectors, t = threadIdx.x;

@@ -1,8 +1,8 @@
 // The problem: out(0) = sum of in(i), n fp32.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -19,7 +19,7 @@ struct Total {
   View<const float, 1> in;
   View<float, 1> out;
   // Workspace: sums of blocks (of those sums again behind them), of at least 128 elements each; for the
-  // library whatever it likes.
+  // library its own workspace.
   View<float, 1> partial;
   View<uint32_t, 1> ticket;
 

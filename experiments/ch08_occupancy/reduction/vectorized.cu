@@ -3,13 +3,13 @@
 // bytes   4 n, read once
 // flops   n
 // limit   DRAM bandwidth, read only. H200: n = 268435456 is 1.07 GB, 0.236 ms at 4.55 TB/s
-// idea    16-byte loads, five of a thread under way at a time, and blocks that end after 64 KiB:
-//         whichever multiprocessor is ahead gets the next one. The second pass, one block, adds up 16384
+// idea    16-byte loads, five of a thread in flight at a time, and blocks that end after 64 KiB:
+//         a multiprocessor that is ahead gets the next one. The second pass, one block, adds up 16384
 //         sums.
 #include <algorithm>
 
 #include "block_sum.cuh"
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "stripe.cuh"
 #include "total.h"
 
@@ -30,7 +30,7 @@ void vectorized(const Total& p, StreamRef stream) {
   const float* in = p.in.data();
   float* partial  = p.partial.data();
   int n           = static_cast<int>(p.in.size());
-  // The sums of one pass are what the next one adds up. Nothing has the sum 0, and one block that says so.
+  // Each pass adds up the sums of the previous one. For n = 0 one block writes the sum 0.
   for (unsigned blocks = 0; blocks != 1;) {
     blocks     = std::max(1u, blocks_for(n / 4, kVectors));
     float* out = blocks == 1 ? p.out.data() : partial;

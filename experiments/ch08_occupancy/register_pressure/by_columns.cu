@@ -3,18 +3,17 @@
 // bytes   2400 n   1200 n read + 1200 n written: the lower triangle
 // flops   4900 n   2300 FMAs, 300 multiplications, 24 roots
 // limit   DRAM bandwidth. H200: n = 262144 moves 629 MB, 0.158 ms at 4 TB/s
-// idea    the same operations in another order: a column is reduced by all columns to its left when its
-//         turn has come, and stored at once. Of the columns to the left only the rows from here on are
-//         needed again: never more than 12 x 12 elements wait, and there is room to fetch four columns
-//         ahead.
+// idea    the same operations in another order (left-looking): each column is reduced by all columns to its
+//         left, then stored at once. Only the rows from here down of the columns to the left are needed
+//         again: at most 12 x 12 elements are live, and there is room to fetch four columns ahead.
 #include "cholesky.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::register_pressure {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kAhead   = 4;  // columns under way
+constexpr int kAhead   = 4;  // columns in flight
 
 template <int k>
 __device__ void load(const float* in, int n, float (&l)[kElements]) {

@@ -1,10 +1,10 @@
 // The problem: L L^T = A + 32 I for a batch of symmetric 24 x 24 matrices, L lower triangular, fp32. Element
-// (i, j), j <= i, of matrix b of either is at (element(i, j), b): what lies side by side in memory belongs to
-// neighbours in the batch.
+// (i, j), j <= i, of matrix b of either is at (element(i, j), b): neighbours in memory are neighbours in the
+// batch.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

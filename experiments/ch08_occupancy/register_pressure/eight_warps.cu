@@ -6,7 +6,7 @@
 // idea    eight threads share a matrix, every eighth row for each: 48 elements, 24 warps resident in
 //         place of 16, half the arithmetic between two barriers
 #include "cholesky.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "rows.cuh"
 
 namespace fathom::lab::register_pressure {

@@ -1,5 +1,5 @@
-// Registers are the fastest memory there is and the one with the least patience: a thread has 255 of them,
-// and what does not fit goes out to memory and comes back, instruction by instruction.
+// Registers are the fastest memory, but a thread has at most 255 of them; the compiler spills the rest to
+// local memory, one instruction for every store and load.
 #include <array>
 #include <cmath>
 #include <unordered_map>
@@ -40,7 +40,7 @@ void Cholesky::check(Checker& checker) const {
       }
     return l;
   };
-  std::unordered_map<int64_t, Triangle> factors;  // a matrix is asked for up to 300 times
+  std::unordered_map<int64_t, Triangle> factors;  // the factor of a matrix is needed up to 300 times
   checker.values("out", out, [&](int64_t e, int64_t b) {
     const auto found = factors.find(b);
     return (found != factors.end() ? found : factors.emplace(b, factor(b)).first)
@@ -50,8 +50,7 @@ void Cholesky::check(Checker& checker) const {
 
 const Experiment<Cholesky> cholesky{
     .question =
-        "What does it cost when a thread's working set does not fit into its registers, and how is it made "
-        "to fit?",
+        "What does it cost when a thread's working set exceeds its registers, and how can it be made to fit?",
     .limit    = Limit::memory,
     .axes     = {{"n", {262144}}},
     .check_at = {{"n", {0, 1, 2, 31, 32, 33, 127, 128, 129, 257}}},

@@ -7,7 +7,7 @@
 //         threads to have loads and arithmetic of different blocks overlap. Columns pass through shared
 //         memory.
 #include "cholesky.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "rows.cuh"
 
 namespace fathom::lab::register_pressure {

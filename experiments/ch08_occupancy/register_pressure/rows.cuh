@@ -1,6 +1,5 @@
 // The factorization of 32 matrices by a block of kWarps warps: lane is matrix, warp w owns rows w, w +
-// kWarps, ... The elements of the column whose turn it is pass through shared memory, all others stay where
-// they are.
+// kWarps, ... The current column's elements pass through shared memory; all others stay in registers.
 #pragma once
 
 #include "cholesky.h"
@@ -13,10 +12,10 @@ __device__ void factor(const float* in, float* out, int n) {
   static_assert(kRows * kWarps == kOrder);
   __shared__ float columns[2][kOrder][32];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, b = blockIdx.x * 32 + lane;
-  const bool inside = b < n;  // everyone comes to the barriers
+  const bool inside = b < n;  // all threads must reach the barriers
 
-  // Row r kWarps + warp as far as the longest of these rows goes. What lies above the diagonal is computed
-  // along and never used: the same code for all warps.
+  // Row r kWarps + warp as far as the longest of these rows goes. Elements above the diagonal are computed
+  // too and never used, so that all warps run the same code.
   float l[kRows][kOrder];
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
@@ -25,7 +24,7 @@ __device__ void factor(const float* in, float* out, int n) {
       const int i = r * kWarps + warp;
       l[r][j]     = inside && j <= i ? in[element(i, j) * n + b] : 0;
     }
-    // Only now, so that no load waits for another one.
+    // After all loads, so that no load waits for another one.
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -36,8 +35,8 @@ __device__ void factor(const float* in, float* out, int n) {
     float(&column)[kOrder][32] = columns[k % 2];
 #pragma unroll
     for (int r = k / kWarps; r < kRows; ++r) column[r * kWarps + warp][lane] = l[r][k];
-    // The column is complete. Who writes column k + 2 to the same place has passed the barrier of k + 1, and
-    // so has everyone who reads here.
+    // The column is complete. Column k + 2 is written to the same place, but only after the barrier of k + 1,
+    // which all readers of this column have passed too.
     __syncthreads();
     const float scale = rsqrtf(column[k][lane]);
 #pragma unroll

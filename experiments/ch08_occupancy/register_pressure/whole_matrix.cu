@@ -3,11 +3,11 @@
 // bytes   2400 n   1200 n read + 1200 n written: the lower triangle
 // flops   4900 n   2300 FMAs, 300 multiplications, 24 roots
 // limit   DRAM bandwidth. H200: n = 262144 moves 629 MB, 0.158 ms at 4 TB/s
-// idea    none yet: a thread for each matrix, which it loads, factors as in the textbook, each column
+// idea    baseline: a thread for each matrix, which it loads, factors as in the textbook, each column
 //         reducing all to its right, and stores. 300 elements do not fit into the 255 registers of a
 //         thread: the compiler keeps some of them in memory (it spills).
 #include "cholesky.h"
-#include "core/cuda.h"
+#include "cuda/check.h"
 
 namespace fathom::lab::register_pressure {
 namespace {

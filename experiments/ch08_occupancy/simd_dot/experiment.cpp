@@ -1,6 +1,7 @@
 // The compiler may not turn one running sum into eight: floating-point addition is not associative, and it
-// keeps the order that was written. So the plainest loop of all is neither vectorized nor overlapped until
-// somebody says that the order does not matter.
+// keeps the order that was written. So the plainest loop is neither vectorized nor overlapped until the
+// source says that the order does not matter.
+#include "lab/experiment.h"
 #include "dot.h"
 
 namespace fathom::lab::simd_dot {
@@ -21,7 +22,7 @@ const Experiment<Dot> dot{
             {.id         = "omp_simd",
              .launch     = omp_simd,
              .techniques = {"simd"},
-             .idea       = "`omp simd reduction`: the compiler may reorder, and uses one vector of sums",
+             .idea       = "`omp simd reduction`: the compiler may reorder and uses one vector of sums",
              .prediction = predict::ratio(7)},
             {.id         = "highway",
              .launch     = highway,

@@ -3,7 +3,7 @@
 // bytes   8 n
 // flops   2 n
 // limit   bandwidth of the level that holds the arrays
-// idea    what the library offers: OpenBLAS on one thread
+// idea    the library: OpenBLAS on one thread
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -12,13 +12,13 @@
 namespace fathom::lab::simd_dot {
 namespace {
 
-// The C interface of OpenBLAS (cblas.h), as far as we use it.
+// The part of OpenBLAS's C interface (cblas.h) that we use.
 using Sdot = float (*)(int n, const float* x, int x_step, const float* y, int y_step);
 
 }  // namespace
 
 Launch<Dot> prepare_openblas(const Dot&, Context&) {
-  // It starts its threads when it loads, and they spin for a while beside whatever is timed next.
+  // OpenBLAS starts its threads when it loads, and they spin for a while beside the next timed call.
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   FATHOM_EXPECT(library, "libopenblas.so.0 does not load: install libopenblas0");

@@ -2,8 +2,8 @@
 //
 // bytes   8 n
 // flops   2 n
-// limit   bandwidth of the level that holds the arrays: an FMA needs two loads, so even from L1 loads are the
-// limit   idea    none yet: the definition, and the compiler keeps its order of additions
+// limit   bandwidth of the level that holds the arrays: two loads an FMA, so loads even from L1
+// idea    baseline: the definition, and the compiler keeps its order of additions
 #include "dot.h"
 
 namespace fathom::lab::simd_dot {

@@ -1,8 +1,9 @@
-// A look-up ends in a comparison that decides where to go on, and the core guesses it long before the slot
-// arrives from memory. Every wrong guess throws away the look-ups it had begun behind it, and with them the
-// misses it had under way. A prefetch cannot be thrown away.
+// A look-up ends in a comparison, and the core predicts its result long before the slot arrives from memory.
+// A misprediction discards the look-ups started after it, and their misses in flight. A prefetch is not
+// discarded.
 #include <algorithm>
 
+#include "lab/experiment.h"
 #include "probe.h"
 
 namespace fathom::lab::software_prefetch {
@@ -41,7 +42,8 @@ Probe::Probe(const Point& at, Arena& arena)
 
 const Experiment<Probe> probe{
     .question =
-        "Can a batch of hash look-ups overlap its cache misses, when the core does not do it by itself?",
+        "Can software prefetch overlap the cache misses of a batch of hash look-ups, which the core does "
+        "not?",
     .limit = Limit::none,
     // A table of 64 MiB, and one of 8 MiB.
     .axes     = {{"n", {2097152, 262144}}},
@@ -56,12 +58,12 @@ const Experiment<Probe> probe{
             {.id         = "one_ahead",
              .launch     = one_ahead,
              .techniques = {"software_prefetch"},
-             .idea       = "asks for the next look-up's slot: too late",
+             .idea       = "prefetches the next look-up's slot: too late",
              .prediction = predict::ratio(1.3)},
             {.id         = "sixteen_ahead",
              .launch     = sixteen_ahead,
              .techniques = {"software_prefetch", "latency_hiding"},
-             .idea       = "asks for the slot of the look-up after sixteen more",
+             .idea       = "prefetches the slot sixteen look-ups ahead",
              .prediction = predict::ratio_at_least(2.5)},
         },
 };

@@ -3,8 +3,8 @@
 //
 // bytes   32 n: key 8, slot 16 (it moves a line of 64), value 8
 // flops   0
-// limit   none in our list: how many misses the core and memory keep under way at once
-// idea    a prefetch for the next look-up: right, but it has hardly begun when the slot is wanted
+// limit   none in our list: how many misses the core and memory keep in flight at once
+// idea    a prefetch for the next look-up: correct, but it has hardly started when the slot is needed
 #include "probe.h"
 
 namespace fathom::lab::software_prefetch {

@@ -3,8 +3,8 @@
 //
 // bytes   32 n: key 8, slot 16 (it moves a line of 64), value 8
 // flops   0
-// limit   none in our list: how many misses the core and memory keep under way at once
-// idea    none yet: look-ups one after the other, as in any hash map
+// limit   none in our list: how many misses the core and memory keep in flight at once
+// idea    baseline: look-ups one after the other, as in any hash map
 #include "probe.h"
 
 namespace fathom::lab::software_prefetch {

@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::software_prefetch {
 

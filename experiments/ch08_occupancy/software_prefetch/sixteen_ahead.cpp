@@ -3,9 +3,9 @@
 //
 // bytes   32 n: key 8, slot 16 (it moves a line of 64), value 8
 // flops   0
-// limit   none in our list: how many misses the core and memory keep under way at once
-// idea    a prefetch 16 look-ups before its slot is wanted: about a memory latency's worth of work, and a
-//         number of misses that the core can keep under way
+// limit   none in our list: how many misses the core and memory keep in flight at once
+// idea    a prefetch 16 look-ups ahead: about a memory latency's worth of work, and as many misses as the
+//         core can keep in flight
 #include "probe.h"
 
 namespace fathom::lab::software_prefetch {

@@ -3,8 +3,7 @@
 // bytes   2 M K
 // flops   2 M K
 // limit   DRAM bandwidth
-// idea    A is cached in L2 only, as .cg says: the older way to pass L1 by, and one for which C++ has a name
-//         too, __ldcg
+// idea    A is cached in L2 only, by .cg: the older way to bypass L1, with a C++ intrinsic, __ldcg
 #include "gemv.cuh"
 
 namespace fathom::lab::cache_hint_loads {

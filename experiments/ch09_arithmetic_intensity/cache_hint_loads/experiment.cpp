@@ -1,5 +1,5 @@
-// A matrix goes by once while a vector is used by every row. The vector would fit in L1, but the matrix goes
-// through L1 too, and takes its place: whoever comes back for the vector has to go to L2.
+// A matrix is read once while every row uses the same vector. The vector would fit in L1, but the matrix goes
+// through L1 too and evicts it, so the vector is read from L2 again.
 #include "lab/experiment.h"
 
 #include <cmath>
@@ -29,7 +29,7 @@ Sum Gemv::expected(int64_t m) const {
 }
 
 const Experiment<Gemv> gemv{
-    .question = "Does a load that passes L1 by keep there what the other loads come back for?",
+    .question = "Do loads that bypass L1 keep the reused vector in L1?",
     .limit    = Limit::memory,
     // A row is 80 KiB and x 160 KiB: two rows at a time and x are more than L1, x alone is not. 671 MB.
     .axes     = {{"k", {40960}}, {"m", {8192}}},

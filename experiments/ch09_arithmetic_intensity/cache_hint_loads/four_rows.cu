@@ -3,8 +3,8 @@
 // bytes   2 M K
 // flops   2 M K
 // limit   DRAM bandwidth; M K more from L2 or L1 for x, a quarter of what one row at a time takes
-// idea    an element of x, once in a register, is multiplied with four rows: what a hint keeps in L1 is not
-//         asked for at all
+// idea    an element of x, once in a register, is multiplied with four rows: a quarter of the loads of x,
+//         without a hint
 #include "gemv.cuh"
 
 namespace fathom::lab::cache_hint_loads {

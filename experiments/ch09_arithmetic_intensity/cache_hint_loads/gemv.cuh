@@ -3,8 +3,8 @@
 //   kRowsAhead                          how far ahead of its own a block has a row fetched into L2; 0: none
 #pragma once
 
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "cuda/check.h"
+#include "experiments/rows.cuh"
 #include "gemv.h"
 
 namespace fathom::lab::cache_hint_loads {
@@ -12,14 +12,14 @@ namespace fathom::lab::cache_hint_loads {
 inline constexpr int kThreads = 1024;
 inline constexpr int kBlocks  = 2;  // on a multiprocessor
 
-// Not into L1, and into L2 by 256 bytes where 32 are asked for.
+// Does not allocate in L1, and fetches 256 bytes into L2 for every 32 requested.
 __device__ inline uint2 four_past_l1(const uint2* from) {
   uint2 v;
   asm("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
   return v;
 }
 
-// The bulk copy unit takes whole 16 bytes; what it cannot take is left for the loads to fetch.
+// Bulk prefetches take multiples of 16 bytes; the loads fetch the rest.
 __device__ inline void prefetch_into_l2(const void* from, int bytes) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   if (reinterpret_cast<uintptr_t>(from) % 16 == 0 && bytes % 16 == 0)
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       prefetch_into_l2(a.data() + (first + Load::kRowsAhead) * a.stride(0), k * 2);
   const bf16* row[kRows];
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)  // rows beyond the last are computed like it, and not written
+  for (int r = 0; r < kRows; ++r)  // rows beyond the last are computed as copies of it, and not written
     row[r] = a.data() + min(first + r, last) * a.stride(0);
 
   float sums[kRows] = {};
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
   for (int r = 0; r < kRows; ++r) rows::put(rows::over_warp(sums[r], rows::Plus{}), partial[r]);
   __syncthreads();  // all warps have written before any reads
-  // A warp for each row, a lane for the number of each of the 32 warps.
+  // A warp for each row, a lane for the partial sum of each of the 32 warps.
   const int r = threadIdx.x / 32;
   if (r >= kRows) return;
   const float sum = rows::over_warp(partial[r].of_warp[threadIdx.x % 32], rows::Plus{});

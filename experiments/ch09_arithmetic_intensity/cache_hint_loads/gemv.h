@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

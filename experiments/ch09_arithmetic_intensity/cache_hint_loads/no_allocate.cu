@@ -3,7 +3,7 @@
 // bytes   2 M K
 // flops   2 M K
 // limit   DRAM bandwidth
-// idea    A passes L1 by, which keeps x; and L2 fetches 256 bytes where 32 are asked for. The hints are those
+// idea    A bypasses L1, which keeps x; and L2 fetches 256 bytes for every 32 requested. The hints are those
 //         of DeepEP's dispatch kernels, https://github.com/deepseek-ai/DeepEP
 #include "gemv.cuh"
 

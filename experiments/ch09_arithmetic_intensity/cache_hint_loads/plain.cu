@@ -3,8 +3,8 @@
 // bytes   2 M K
 // flops   2 M K
 // limit   DRAM bandwidth; but 4 M K go from L2 or L1 to registers for x, twice as much as for A
-// idea    none yet: a block to a row. A row is 80 KiB, two at a time and x, 160 KiB, are more than L1: by
-//         the time the next row wants an element of x again, lines of A have taken its place
+// idea    baseline: a block to a row. A row is 80 KiB, two at a time and x, 160 KiB, are more than L1: when
+//         the next row needs an element of x again, lines of A have evicted it
 #include "gemv.cuh"
 
 namespace fathom::lab::cache_hint_loads {

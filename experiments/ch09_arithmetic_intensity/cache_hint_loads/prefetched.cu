@@ -3,8 +3,9 @@
 // bytes   2 M K
 // flops   2 M K
 // limit   DRAM bandwidth
-// idea    no_allocate, and one thread has the bulk copy unit fetch the row of the next wave into L2: a block
-//         then waits for L2 instead of DRAM. The bytes are the same: where DRAM is the limit nothing is won
+// idea    no_allocate, and one thread prefetches the row of the next wave into L2 by a bulk instruction: a
+//         block then waits for L2 instead of DRAM. The bytes are the same: where DRAM is the limit nothing is
+//         gained
 #include "gemv.cuh"
 
 namespace fathom::lab::cache_hint_loads {

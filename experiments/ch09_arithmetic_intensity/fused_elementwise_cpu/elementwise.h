@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::fused_elementwise_cpu {
 
@@ -18,7 +18,7 @@ struct Elementwise {
   Elementwise(const Point& at, Arena& arena)
       : x(arena.input<float>({at["n"]}, Uniform{0, kLargest})), out(arena.output<float>({at["n"]})) {}
 
-  // Of an element: 3 to fold x into [0, pi/2], 10 for the polynomial, the root.
+  // For each element: 3 to fold x into [0, pi/2], 10 for the polynomial, the root.
   Cost cost() const {
     return {.read = x.bytes(), .written = out.bytes(), .flops = 14.0 * static_cast<double>(x.size())};
   }

@@ -1,11 +1,12 @@
 // Two elementwise functions in a row do hardly any arithmetic for the bytes they move: each pass over the
 // array runs at the speed of memory. Fused, the array crosses once.
+#include "lab/experiment.h"
 #include "elementwise.h"
 
 namespace fathom::lab::fused_elementwise_cpu {
 
 const Experiment<Elementwise> elementwise{
-    .question = "What does a pass over memory cost, and what is left when sqrt(sin(x)) is one pass?",
+    .question = "What does a pass over memory cost, and what does sqrt(sin(x)) in one pass save?",
     .limit    = Limit::memory,
     // 2^24: 128 MiB, in DRAM. 2^18: 2 MiB, in L3.
     .axes     = {{"n", {1 << 24, 1 << 18}}},
@@ -35,7 +36,7 @@ const Experiment<Elementwise> elementwise{
             {.id         = "prefetched",
              .launch     = prefetched,
              .techniques = {"kernel_fusion", "cache_hints", "software_prefetch"},
-             .idea       = "streamed, and each line is asked for 4 KiB before its turn",
+             .idea       = "streamed, and each line is prefetched 4 KiB ahead",
              .prediction = predict::share_at_least(0.9)},
             {.id         = "threads",
              .launch     = threads,
@@ -45,6 +46,7 @@ const Experiment<Elementwise> elementwise{
              .threads    = kAllThreads},
         },
     .catalog = {"tiling-007"},
+    .group   = "elementwise",
 };
 FATHOM_REGISTER(elementwise);
 

@@ -3,9 +3,8 @@
 // bytes   8 n      all that moves
 // flops   14 n     as in streamed
 // limit   memory bandwidth
-// idea    x is asked for a page ahead: the arithmetic between two loads fills the reorder buffer, so that the
-// core by
-//         itself has too few lines on the way
+// idea    x is prefetched a page ahead: the arithmetic between two loads fills the reorder buffer, so that
+//         the core by itself has too few lines in flight
 #include "elementwise.h"
 #include "streamed_map.h"
 

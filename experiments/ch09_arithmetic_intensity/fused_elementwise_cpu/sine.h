@@ -1,4 +1,4 @@
-// A sine for [0, pi] that every variant shares, so that what tells them apart is their traffic alone.
+// A sine for [0, pi] that all variants share, so that they differ only in their traffic.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ using Vector = hn::Vec<Lanes>;
 inline constexpr Lanes kLanes{};
 
 // t = min(x, pi - x) lies in [0, pi/2] and has the same sine. pi - x subtracts a float and then the rest of
-// pi, because near pi the sine is no larger than what rounding pi takes away. The odd polynomial has the
-// least relative error that degree 9 allows (Remez): 6e-9, a tenth of a rounding.
+// pi, because near pi the sine is as small as the rounding error of pi. The odd polynomial has the least
+// relative error that degree 9 allows (Remez): 6e-9, a tenth of a rounding.
 HWY_INLINE Vector sine(Vector x) {
   const Vector reflected =
       hn::Add(hn::Sub(hn::Set(kLanes, 0x1.921fb6p+1f), x), hn::Set(kLanes, -0x1.777a5cp-24f));
@@ -29,8 +29,8 @@ HWY_INLINE Vector sine(Vector x) {
   return hn::MulAdd(hn::Mul(p, s), t, t);
 }
 
-// The last elements of an array of n, where no whole vector is left: through a vector of its own, so that
-// they get the same arithmetic.
+// The last elements of an array of n, fewer than a vector: through a padded vector, so that they get the same
+// arithmetic.
 template <class F>
 HWY_INLINE void map_tail(const float* from, float* to, int64_t n, F f) {
   HWY_ALIGN float lanes[hn::MaxLanes(kLanes)] = {};

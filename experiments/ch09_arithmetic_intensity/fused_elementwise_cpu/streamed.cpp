@@ -2,8 +2,9 @@
 //
 // bytes   8 n      all that moves
 // flops   14 n     on one core of Zen 3 (two multiply-adds and two additions of 8 floats a cycle) some 6
-// cycles a vector limit   memory bandwidth, while a core moves fewer than some 10 bytes a cycle; above, the
-// arithmetic idea    out is written past the caches, so nothing is fetched only to be overwritten
+//         cycles a vector
+// limit   memory bandwidth, while a core moves fewer than some 10 bytes a cycle; above, arithmetic
+// idea    out is written past the caches, so no line is fetched only to be overwritten
 #include "elementwise.h"
 #include "streamed_map.h"
 

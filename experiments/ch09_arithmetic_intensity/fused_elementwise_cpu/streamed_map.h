@@ -6,8 +6,8 @@
 
 namespace fathom::lab::fused_elementwise_cpu {
 
-// `out` begins a cache line, and a turn fills one: a line that leaves the write-combining buffer half full
-// costs memory two transfers. kAhead: how many elements ahead of its use a line of x is asked for; 0: never.
+// `out` begins a cache line, and an iteration fills one: a line that leaves the write-combining buffer half
+// full costs two transfers. kAhead: prefetch distance of x in elements; 0: no prefetch.
 template <int64_t kAhead>
 HWY_INLINE void streamed_map(const float* x, float* out, int64_t n) {
   const int64_t lanes = hn::Lanes(kLanes);
@@ -20,11 +20,11 @@ HWY_INLINE void streamed_map(const float* x, float* out, int64_t n) {
   }
   for (; i < n; i += lanes)
     map_tail(x + i, out + i, std::min(lanes, n - i), [](Vector v) { return hn::Sqrt(sine(v)); });
-  hwy::FlushStream();  // streaming stores are not ordered with what the caller does next
+  hwy::FlushStream();  // orders the streaming stores before later stores of the caller
 }
 
-// A page, 64 turns of some 12 cycles: several times the latency of memory, because a core that streams at
-// full rate has to have dozens of lines on the way.
+// A page, 64 iterations of some 12 cycles: several times the latency of memory, because a core that streams
+// at full rate needs dozens of lines in flight.
 inline constexpr int64_t kPrefetchAhead = 1024;
 
 }  // namespace fathom::lab::fused_elementwise_cpu

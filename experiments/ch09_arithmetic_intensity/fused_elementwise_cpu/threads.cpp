@@ -3,7 +3,8 @@
 // bytes   8 n      all that moves
 // flops   14 n     divided by the threads
 // limit   memory bandwidth of all cores
-// idea    as prefetched, each thread on a piece of its own, cut at cache lines
+// idea    as prefetched, each thread on its own piece, cut at cache lines
+#include "core/thread_pool.h"
 #include "elementwise.h"
 #include "streamed_map.h"
 

@@ -1,8 +1,8 @@
 // The problem: out = sqrt(sin(x)) for n numbers in [0, pi], fp32, as in fused_elementwise_cpu.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -15,7 +15,7 @@ constexpr double kLargest = 0x1.921fb4p+1;
 Elementwise::Elementwise(const Point& at, Arena& arena)
     : x(arena.input<float>({at["n"]}, Uniform{0, kLargest})), out(arena.output<float>({at["n"]})) {}
 
-// Of an element: 3 to fold x into [0, pi/2], 10 for the polynomial, the root.
+// For each element: 3 to fold x into [0, pi/2], 10 for the polynomial, the root.
 Cost Elementwise::cost() const {
   return {.read = x.bytes(), .written = out.bytes(), .flops = 14.0 * static_cast<double>(x.size())};
 }
@@ -28,7 +28,7 @@ Sum Elementwise::expected(int64_t i) const {
 }
 
 const Experiment<Elementwise> elementwise{
-    .question = "What does a kernel of its own cost an elementwise function, in DRAM and in L2?",
+    .question = "What does a separate kernel cost an elementwise function, in DRAM and in L2?",
     .limit    = Limit::memory,
     // 2^27: 1 GiB, in DRAM. 2^21: 16 MiB a set and three sets, in L2.
     .axes     = {{"n", {1 << 27, 1 << 21}}},
@@ -53,6 +53,7 @@ const Experiment<Elementwise> elementwise{
         },
     .backend = Backend::cuda,
     .catalog = {"tiling-007"},
+    .group   = "elementwise",
 };
 FATHOM_REGISTER(elementwise);
 

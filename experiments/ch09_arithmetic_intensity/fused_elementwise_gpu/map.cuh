@@ -1,14 +1,14 @@
 // The functions, and a kernel that maps one of them over an array, 4 floats to a thread.
 #pragma once
 
-#include "core/cuda.h"
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/check.h"
+#include "cuda/stream.h"
 
 namespace fathom::lab::fused_elementwise_gpu {
 
 // t = min(x, pi - x) lies in [0, pi/2] and has the same sine. pi - x subtracts a float and then the rest of
-// pi, because near pi the sine is no larger than what rounding pi takes away. The odd polynomial is
+// pi, because near pi the sine is as small as the rounding error of pi. The odd polynomial is
 // fused_elementwise_cpu's: the least relative error that degree 9 allows, a tenth of a rounding. (sinf takes
 // any argument and needs twice as many instructions.)
 struct Sine {

@@ -3,8 +3,8 @@
 // bytes   8 n      and 8 n move
 // flops   14 n     1.75 a byte
 // limit   DRAM bandwidth. H200: n = 2^27 moves 1.07 GB, 270 us at the 3.98 TB/s of a copy
-// idea    a thread asks for four vectors before it works on the first: a quarter of the blocks come and go,
-//         and each has four times as much on its way. No line stays behind in L1, where nobody wants it
+// idea    a thread loads four vectors before it works on the first: a quarter of the blocks, each with four
+//         times as much in flight. The loads do not allocate in L1, where no line is reused
 #include "elementwise.h"
 #include "map.cuh"
 

@@ -1,11 +1,12 @@
-// Adding the residual and normalising the sum reads two matrices and writes two. Done operation by operation
-// the sum crosses memory four times.
+// Residual addition with RMSNorm reads two matrices and writes two. Done operation by operation, the sum
+// crosses memory four times.
+#include "lab/experiment.h"
 #include "rmsnorm.h"
 
 namespace fathom::lab::fused_rmsnorm_cpu {
 
 const Experiment<RmsNorm> rmsnorm{
-    .question = "How near to a copy does residual addition with RMSNorm run when it is fused by rows?",
+    .question = "How near to the speed of a copy is residual addition with RMSNorm, fused row by row?",
     .limit    = Limit::memory,
     // 2880: a row of gpt-oss. 2048 tokens: 94 MB, in DRAM. 64: 2.9 MB, in L3.
     .axes     = {{"tokens", {2048, 64}}, {"dim", {2880}}},
@@ -39,6 +40,7 @@ const Experiment<RmsNorm> rmsnorm{
              .prediction = predict::share_at_least(0.9),
              .threads    = kAllThreads},
         },
+    .group = "rmsnorm",
 };
 FATHOM_REGISTER(rmsnorm);
 

@@ -1,4 +1,4 @@
-// Sums of squares in vectors, the only arithmetic here that a compiler may not vectorise by itself.
+// Sums of squares in vectors, the only arithmetic here that a compiler may not vectorise.
 #pragma once
 
 #include <cmath>

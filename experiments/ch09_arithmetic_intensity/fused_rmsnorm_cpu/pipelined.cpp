@@ -3,9 +3,8 @@
 // bytes   16 T D   all that moves
 // flops   5 T D
 // limit   memory bandwidth
-// idea    in streamed memory is either read (while squares are summed) or written (while the row is scaled).
-// Here one walk
-//         reads row t + 1 into a buffer in L1 and writes row t out of another
+// idea    the variant streamed alternates between reading (while squares are summed) and writing (while the
+//         row is scaled). Here one walk reads row t + 1 into a buffer in L1 and writes row t out of another
 #include "pipelined_rows.h"
 #include "rmsnorm.h"
 

@@ -82,7 +82,7 @@ inline void pipelined_rows(const RmsNorm& p, int64_t first, int64_t last) {
   }
   walk<false, true>(dim, nullptr, nullptr, nullptr, added, scale_of(squares, dim), weight, sum(last - 1),
                     y(last - 1));
-  hwy::FlushStream();  // streaming stores are not ordered with what the caller does next
+  hwy::FlushStream();  // orders the streaming stores before later stores of the caller
 }
 
 }  // namespace fathom::lab::fused_rmsnorm_cpu

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::fused_rmsnorm_cpu {
 
@@ -27,7 +27,7 @@ struct RmsNorm {
         y(arena.output<float>({at["tokens"], at["dim"]})),
         scale(arena.workspace<float>({at["tokens"]})) {}
 
-  // Of an element: an addition, a multiply-add into the sum of squares, two multiplications.
+  // For each element: an addition, a multiply-add into the sum of squares, two multiplications.
   Cost cost() const {
     return {.read    = x.bytes() + residual.bytes() + weight.bytes(),
             .written = sum.bytes() + y.bytes(),

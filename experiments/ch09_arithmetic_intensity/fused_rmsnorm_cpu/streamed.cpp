@@ -4,8 +4,7 @@
 // flops   6 T D    the addition twice
 // limit   memory bandwidth
 // idea    both outputs are written past the caches. The second walk over a row adds x and residual once more:
-// they are in
-//         L1, the sum went to memory
+//         they are in L1, the sum went to memory
 #include <algorithm>
 #include <cstdint>
 
@@ -42,7 +41,7 @@ void streamed(const RmsNorm& p, Context&) {
     }
     for (; i < dim; ++i) one(i);
   }
-  hwy::FlushStream();  // streaming stores are not ordered with what the caller does next
+  hwy::FlushStream();  // orders the streaming stores before later stores of the caller
 }
 
 }  // namespace fathom::lab::fused_rmsnorm_cpu

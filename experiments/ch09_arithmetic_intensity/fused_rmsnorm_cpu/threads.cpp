@@ -4,6 +4,7 @@
 // flops   5 T D    divided by the threads
 // limit   memory bandwidth of all cores
 // idea    as pipelined, each thread on rows and buffers of its own
+#include "core/thread_pool.h"
 #include "pipelined_rows.h"
 #include "rmsnorm.h"
 

@@ -1,8 +1,9 @@
 // sum = x + residual; y = sum * weight / rms(sum)       T x D, fp32
 //
-// bytes   16 T D   but 32 T D move: sum is fetched, written, and read in each of two passes more; y fetched
-// and written flops   5 T D    0.3 a byte limit   memory bandwidth idea    one pass over the matrix for each
-// operation: add, reduce, scale
+// bytes   16 T D   but 32 T D move: sum is fetched, written, and read in two more passes; y fetched, written
+// flops   5 T D    0.3 a byte
+// limit   memory bandwidth
+// idea    baseline: one pass over the matrix for each operation: add, reduce, scale
 #include "lanes.h"
 #include "rmsnorm.h"
 

@@ -15,7 +15,7 @@ RmsNorm::RmsNorm(const Point& at, Arena& arena)
       y(arena.output<bf16>({at["tokens"], at["dim"]})),
       scale(arena.workspace<float>({at["tokens"]})) {}
 
-// Of an element: a multiply-add into the sum of squares, two multiplications.
+// For each element: a multiply-add into the sum of squares, two multiplications.
 Cost RmsNorm::cost() const {
   return {
       .read = x.bytes() + weight.bytes(), .written = y.bytes(), .flops = 4.0 * static_cast<double>(x.size())};
@@ -43,7 +43,7 @@ void RmsNorm::check(Checker& checker) const {
 }
 
 const Experiment<RmsNorm> fused_rmsnorm{
-    .question = "How near to a copy does RMSNorm run when a row never leaves the chip between its two steps?",
+    .question = "How near to the speed of a copy is RMSNorm when a row stays on chip between its two steps?",
     .limit    = Limit::memory,
     // 8192 x 8192: 268 MB cross memory. 2880: a row of gpt-oss. 32768: the longest row that registers hold.
     .axes     = {{"dim", {8192, 2880, 32768}}, {"tokens", {8192}}},
@@ -70,6 +70,7 @@ const Experiment<RmsNorm> fused_rmsnorm{
              .prediction = predict::share_at_least(0.88)},
         },
     .backend = Backend::cuda,
+    .group   = "rmsnorm",
 };
 FATHOM_REGISTER(fused_rmsnorm);
 

@@ -2,17 +2,17 @@
 // are walked over twice.
 #pragma once
 
-#include "core/cuda.h"
-#include "core/stream.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "cuda/check.h"
+#include "cuda/stream.h"
+#include "experiments/rows.cuh"
 #include "two_walks.cuh"
 
 namespace fathom::lab::fused_rmsnorm_gpu {
 
-// What a multiprocessor shall hold at once: 48 registers for each, 80 KiB of x in flight.
+// Resident threads of a multiprocessor: 48 registers each, 80 KiB of x in flight.
 inline constexpr int kResident = 1280;
 
-// kThreads hold a row, kVectors times 8 elements each; a block has kRows rows.
+// kThreads threads hold a row, kVectors * 8 elements each; a block has kRows rows.
 template <int kThreads, int kVectors, int kRows, int kBlock = (kThreads * kRows)>
 __global__ void __launch_bounds__(kBlock, kResident / kBlock)
     rmsnorm_kernel(View<const bf16, 2> x, View<const bf16, 1> weight, float epsilon, View<bf16, 2> y) {
@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kBlock, kResident / kBlock)
   __shared__ rows::Partial<kThreads> partial;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (kRows > 1 && row >= x.extent(0)) return;
-  const int vectors = static_cast<int>(x.extent(1)) / kEight - static_cast<int>(threadIdx.x);  // from ours on
+  // Vectors of the row from this thread's first one on.
+  const int vectors = static_cast<int>(x.extent(1)) / kEight - static_cast<int>(threadIdx.x);
   const uint4* from = eights(x.data() + row * x.stride(0)) + threadIdx.x;
   const uint4* w    = eights(weight.data()) + threadIdx.x;
   uint4* to         = eights(y.data() + row * y.stride(0)) + threadIdx.x;

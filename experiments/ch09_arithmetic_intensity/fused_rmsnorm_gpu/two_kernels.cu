@@ -3,9 +3,9 @@
 // bytes   4 T D    but 6 T D move: x is read by both kernels
 // flops   4 T D
 // limit   DRAM bandwidth
-// idea    none yet: the definition, a reduction and then a map, both coalesced, 16 bytes a load
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+// idea    baseline: the definition, a reduction and then a map, both coalesced, 16 bytes a load
+#include "cuda/check.h"
+#include "experiments/rows.cuh"
 #include "rmsnorm.h"
 
 namespace fathom::lab::fused_rmsnorm_gpu {

@@ -3,9 +3,9 @@
 // bytes   4 T D    and 4 T D move: the second walk over a row hits a cache
 // flops   4 T D
 // limit   DRAM bandwidth
-// idea    one kernel. A block walks over its row for the scale and walks over it again to scale it. Between
-//         the walks lies a barrier, so that a block asks memory for something only half of its time; other
-//         blocks have to fill the gaps
+// idea    one kernel. A block walks over its row for the scale and walks over it again to scale it. A barrier
+//         separates the walks, so that a block loads from memory only half of its time; other blocks have to
+//         fill the gaps
 #include "two_walks.cuh"
 
 #include "rmsnorm.h"

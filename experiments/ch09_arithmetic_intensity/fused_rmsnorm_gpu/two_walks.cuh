@@ -2,9 +2,9 @@
 // scale it. The second walk finds a row of some 100 KiB in L1 and a longer one in L2.
 #pragma once
 
-#include "core/cuda.h"
-#include "core/stream.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "cuda/check.h"
+#include "cuda/stream.h"
+#include "experiments/rows.cuh"
 
 namespace fathom::lab::fused_rmsnorm_gpu {
 

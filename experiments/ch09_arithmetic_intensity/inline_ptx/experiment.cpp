@@ -13,7 +13,7 @@ LogSumExp::LogSumExp(const Point& at, Arena& arena)
     : in(arena.input<bf16>({at["rows"], at["cols"]}, Normal{.stddev = 2})),
       out(arena.output<float>({at["rows"]})) {}
 
-// Of an element: a comparison, a subtraction, an exponential counted as two, an addition.
+// For each element: a comparison, a subtraction, an exponential counted as two, an addition.
 Cost LogSumExp::cost() const {
   return {.read = in.bytes(), .written = out.bytes(), .flops = 5.0 * static_cast<double>(in.size())};
 }
@@ -31,7 +31,7 @@ Sum LogSumExp::expected(int64_t r) const {
 }
 
 const Experiment<LogSumExp> logsumexp{
-    .question = "Does it pay to choose the instructions oneself where an element may cost 14 of them?",
+    .question = "Does it pay to choose instructions by hand when an element may cost 14 of them?",
     .limit    = Limit::memory,
     // 50304: the vocabulary of GPT-2, padded. 824 MB.
     .axes     = {{"cols", {50304}}, {"rows", {8192}}},

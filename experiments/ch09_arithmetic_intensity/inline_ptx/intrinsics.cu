@@ -3,8 +3,8 @@
 // bytes   2 R C
 // flops   5 R C
 // limit   DRAM bandwidth: 13 instructions an element at 4.5 TB/s, if every multiprocessor issues four a clock
-// idea    the compiler's intrinsic: __expf is 2^(x log2(e)) by the special-function unit. Numbers below the
-//         smallest normal one are right too, which costs a comparison and two multiplications each time
+// idea    the compiler's intrinsic: __expf is 2^(x log2(e)) by the special-function unit. It handles
+//         subnormal results too, which costs a comparison and two multiplications each time
 #include "logsumexp.cuh"
 
 namespace fathom::lab::inline_ptx {

@@ -3,9 +3,9 @@
 //   static float exponential(float x, float by)     e^(x - by), x <= by
 #pragma once
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "experiments/ch09_arithmetic_intensity/online_softmax_gpu/normalizer.cuh"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "experiments/rows.cuh"
 #include "logsumexp.h"
 
 namespace fathom::lab::inline_ptx {
@@ -13,8 +13,8 @@ namespace fathom::lab::inline_ptx {
 using online_softmax_gpu::Normalizer;
 
 inline constexpr int kThreads = 512;
-inline constexpr int kAtOnce =
-    4;  // vectors of 8: loads in flight, and a correction of the sum for all of them
+// Vectors of 8 at a time: their loads are in flight together, and the sum is corrected once for all.
+inline constexpr int kAtOnce = 4;
 
 template <class Arithmetic, int kVectors>
 __device__ inline void take(Normalizer& n, const uint4 (&packed)[kVectors]) {

@@ -1,10 +1,10 @@
-// The problem: out(r) = log sum_c exp(in(r, c)) for rows of bf16 logits: what a cross-entropy, and a
-// probability that somebody asks for, is made of.
+// The problem: out(r) = log sum_c exp(in(r, c)) for rows of bf16 logits: the basis of a cross-entropy and of
+// a token's log-probability.
 #pragma once
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -3,7 +3,7 @@
 // bytes   2 R C
 // flops   5 R C    a comparison, a subtraction, an exponential, an addition
 // limit   DRAM bandwidth: 13 instructions an element at 4.5 TB/s, if every multiprocessor issues four a clock
-// idea    C++ as it comes: expf, right to 1 ulp, and fmaxf
+// idea    plain C++: expf, accurate to 1 ulp, and fmaxf
 #include "logsumexp.cuh"
 
 namespace fathom::lab::inline_ptx {

@@ -3,9 +3,9 @@
 // bytes   2 R C
 // flops   5 R C
 // limit   DRAM bandwidth: 13 instructions an element at 4.5 TB/s, if every multiprocessor issues four a clock
-// idea    two instructions that C++ has no name for without a flag for the whole file or another header:
-//         ex2 that flushes what is no normal number, so that an exponential is one multiply-add and one ex2;
-//         and the maximum of two pairs of bf16 at once, before they are unpacked
+// idea    two instructions that C++ offers only by a flag for the whole file or another header: ex2 that
+//         flushes subnormals, so that an exponential is one multiply-add and one ex2; and the maximum of two
+//         pairs of bf16 at once, before they are unpacked
 #include "logsumexp.cuh"
 
 namespace fathom::lab::inline_ptx {

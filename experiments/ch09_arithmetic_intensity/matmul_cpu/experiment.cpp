@@ -1,5 +1,5 @@
-// A matrix product does n multiply-adds for every element it moves. What does it take to keep the FMA units
-// busy?
+// A matrix product does n multiply-adds for every element it moves. Which techniques keep the FMA units busy?
+#include "lab/experiment.h"
 #include "matmul.h"
 
 namespace fathom::lab::matmul_cpu {
@@ -76,6 +76,7 @@ const Experiment<MatMul> matmul{
              .prepare    = onednn,
              .library    = "libdnnl.so.2"},
         },
+    .group = "matmul",
 };
 FATHOM_REGISTER(matmul);
 

@@ -14,7 +14,8 @@ class WholeMachine {
     FATHOM_SYSTEM(sched_getaffinity(0, sizeof(before_), &before_));
     cpu_set_t all;
     CPU_ZERO(&all);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);  // the kernel drops those that it must
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      CPU_SET(cpu, &all);  // the kernel ignores CPUs that are not allowed
     FATHOM_SYSTEM(sched_setaffinity(0, sizeof(all), &all));
   }
   ~WholeMachine() { (void)sched_setaffinity(0, sizeof(before_), &before_); }

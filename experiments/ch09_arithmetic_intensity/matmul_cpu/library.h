@@ -1,4 +1,4 @@
-// Opens a library of the system at run time: Fathom links none of those it is compared with.
+// Opens a system library at run time: Fathom links none of the libraries that it is compared with.
 #pragma once
 
 #include <string>

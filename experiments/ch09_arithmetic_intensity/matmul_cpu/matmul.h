@@ -5,8 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/thread_pool.h"
 #include "core/view.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::matmul_cpu {
 
@@ -60,7 +61,7 @@ void tiled(const MatMul&, Context&);
 void register_blocked(const MatMul&, Context&);
 void packed(const MatMul&, Context&);
 void threads(const MatMul&, Context&);
-// Open the library; what they return is timed. As many threads as context.pool.
+// Open the library; the returned functions are timed. As many threads as context.pool.
 Launch<MatMul> openblas(const MatMul&, Context&);
 Launch<MatMul> onednn(const MatMul&, Context&);
 

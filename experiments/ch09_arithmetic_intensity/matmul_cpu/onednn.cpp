@@ -4,6 +4,7 @@
 // flops   2 n^3
 // limit   FMA peak of as many cores as the variant has threads
 // idea    a second yardstick: dnnl_sgemm of oneDNN, whose micro-kernel is generated for this CPU at run time
+#include "core/thread_pool.h"
 #include "library.h"
 #include "matmul.h"
 

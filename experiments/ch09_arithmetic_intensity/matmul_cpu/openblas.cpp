@@ -4,6 +4,7 @@
 // flops   2 n^3
 // limit   FMA peak of as many cores as the variant has threads
 // idea    the yardstick: cblas_sgemm of OpenBLAS, the algorithm of packed with a micro-kernel in assembly
+#include "core/thread_pool.h"
 #include "library.h"
 #include "matmul.h"
 
@@ -22,7 +23,7 @@ Launch<MatMul> openblas(const MatMul& p, Context& context) {
   const auto set_threads = library.function<void (*)(int)>("openblas_set_num_threads");
   const auto launch      = [=](const MatMul& q, Context& c) {
     const int n = static_cast<int>(q.n);
-    if (n == 0) return;             // a leading dimension of 0 is refused
+    if (n == 0) return;             // OpenBLAS rejects a leading dimension of 0
     set_threads(c.pool.threads());  // on every call: all variants share one library
     sgemm(kRowMajor, kNoTrans, kNoTrans, n, n, n, 1.0f, q.a.data(), n, q.b.data(), n, 0.0f, q.out.data(), n);
   };

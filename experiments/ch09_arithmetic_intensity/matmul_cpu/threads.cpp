@@ -3,10 +3,12 @@
 // bytes   12 n^2   plus 16 n^2 for the packed copies, as in packed
 // flops   2 n^3
 // limit   FMA peak of all cores
-// idea    two loops have independent turns, and all threads share them: columns when B is packed, row blocks
-//         when A is packed and multiplied. The panel of B is common, so the threads meet after either loop
+// idea    two loops have independent iterations, which all threads share: columns when B is packed, row
+//         blocks when A is packed and multiplied. All use one panel of B, so there is a barrier after each
+//         loop
 #include <algorithm>
 
+#include "core/thread_pool.h"
 #include "matmul.h"
 #include "panels.h"
 

@@ -1,6 +1,7 @@
 // Softmax needs the maximum before the sum and the sum before the result: three walks over a row, by the
 // definition. Correcting the sum when the maximum grows makes it two. Is a second exponential cheaper than a
 // third walk?
+#include "lab/experiment.h"
 #include "softmax.h"
 
 namespace fathom::lab::online_softmax_cpu {
@@ -36,6 +37,7 @@ const Experiment<Softmax> softmax{
              .threads    = kAllThreads},
         },
     .catalog = {"attention-002"},
+    .group   = "softmax",
 };
 FATHOM_REGISTER(softmax);
 

@@ -4,8 +4,8 @@
 // flops   23 R C
 // limit   bandwidth of the level that holds a row; the exponentials where that is near
 // idea    the exponentials of a block are kept, with the maximum that held when they were taken; the second
-// walk corrects
-//         block by block. The walk for the maximum is gone, and no exponential is computed twice
+//         walk corrects block by block. The walk for the maximum is gone, and no exponential is computed
+//         twice
 #include "kept_row.h"
 #include "softmax.h"
 

@@ -1,6 +1,8 @@
 // One row of softmax whose exponentials are computed once and corrected in place.
 #pragma once
 
+#include <cmath>
+
 #include "running_sum.h"
 
 namespace fathom::lab::online_softmax_cpu {

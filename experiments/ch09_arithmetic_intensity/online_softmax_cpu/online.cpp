@@ -4,8 +4,7 @@
 // flops   40 R C   every exponential twice
 // limit   the exponentials, where a core has less than some 4 bytes of bandwidth for each of their cycles
 // idea    one walk finds the maximum and the sum together, correcting the sum when the maximum grows; a
-// second computes
-//         the exponentials anew instead of fetching them
+//         second computes the exponentials anew instead of fetching them
 #include "running_sum.h"
 #include "softmax.h"
 

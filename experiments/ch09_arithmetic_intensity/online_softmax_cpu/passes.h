@@ -1,11 +1,11 @@
-// The walks over a row, or a piece of one, that the variants are put together from.
+// The walks over a row, or a piece of one, from which the variants are built.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
-#include "experiments/ch09_arithmetic_intensity/exponential.h"
+#include "experiments/exponential.h"
 
 namespace fathom::lab::online_softmax_cpu {
 
@@ -23,7 +23,7 @@ HWY_INLINE Vector load_tail(const float* x, int64_t n, float fill) {
 
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Four maxima side by side: one would wait for itself.
+// Four independent maxima: a single one would wait for its own latency.
 inline float maximum(const float* x, int64_t n) {
   const int64_t lanes = hn::Lanes(kLanes);
   Vector m0 = hn::Set(kLanes, kMinusInfinity), m1 = m0, m2 = m0, m3 = m0;

@@ -14,9 +14,9 @@ struct Normalizer {
   float sum = 0;  // of exp(x - max)
 };
 
-// The paper corrects the sum at every element; here once for a block that raises the maximum, which is cheap.
-// `note(i, max)` is told the maximum so far for the block at i, and `keep(i, e, count)` gets its
-// exponentials, taken with that maximum.
+// The paper corrects the sum at every element; here it is corrected once for a block that raises the maximum,
+// which is cheap. `note(i, max)` is told the maximum so far for the block at i, and `keep(i, e, count)` gets
+// its exponentials, taken with that maximum.
 template <class Note, class Keep>
 HWY_INLINE Normalizer normalizer(const float* x, int64_t n, Note note, Keep keep) {
   Normalizer row;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::online_softmax_cpu {
 
@@ -22,8 +22,8 @@ struct Softmax {
         out(arena.output<float>({at["rows"], at["cols"]})),
         block_max(arena.workspace<float>({at["rows"], (at["cols"] + kBlock - 1) / kBlock})) {}
 
-  // Of an element: a comparison, a subtraction, an exponential (two to reduce, ten for the polynomial, one to
-  // scale), an addition, a multiplication.
+  // For each element: a comparison, a subtraction, an exponential (two to reduce, ten for the polynomial, one
+  // to scale), an addition, a multiplication.
   Cost cost() const {
     return {.read = in.bytes(), .written = out.bytes(), .flops = 22.0 * static_cast<double>(in.size())};
   }

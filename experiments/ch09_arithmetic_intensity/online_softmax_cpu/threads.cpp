@@ -4,6 +4,7 @@
 // flops   23 R C   divided by the threads
 // limit   bandwidth of the level that holds the rows, all cores
 // idea    kept, each thread on rows of its own
+#include "core/thread_pool.h"
 #include "kept_row.h"
 #include "softmax.h"
 

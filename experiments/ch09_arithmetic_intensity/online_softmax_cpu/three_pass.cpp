@@ -1,8 +1,7 @@
 // out = softmax of each row                  R x C, fp32
 //
 // bytes   8 R C    but a row longer than the caches moves 24 C: read for the maximum, read and written
-// (fetched first) for
-//                  the exponentials, read and written to be scaled
+//         (fetched first) for the exponentials, read and written to be scaled
 // flops   22 R C   18 of them for the exponential
 // limit   bandwidth of the level that holds a row; the exponentials where that is L1
 // idea    the definition: maximum, exponentials and their sum, scale

@@ -1,5 +1,5 @@
 // Softmax needs the maximum before the sum and the sum before the result: three walks over a row, by the
-// definition. Correcting the sum when the maximum grows makes it two; a row that is held makes it one.
+// definition. Correcting the sum when the maximum grows makes it two; a row held in registers makes it one.
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ Softmax::Softmax(const Point& at, Arena& arena)
     : in(arena.input<bf16>({at["rows"], at["cols"]}, Normal{.stddev = 2})),
       out(arena.output<bf16>({at["rows"], at["cols"]})) {}
 
-// Of an element: a comparison, a multiply-add, an exponential (one instruction here), an addition, a
+// For each element: a comparison, a multiply-add, an exponential (one instruction here), an addition, a
 // multiplication.
 Cost Softmax::cost() const {
   return {.read = in.bytes(), .written = out.bytes(), .flops = 6.0 * static_cast<double>(in.size())};
@@ -41,7 +41,7 @@ void Softmax::check(Checker& checker) const {
 }
 
 const Experiment<Softmax> softmax{
-    .question = "What does a softmax gain from every walk over the row that it does without?",
+    .question = "What does a softmax gain from every walk over the row that it saves?",
     .limit    = Limit::memory,
     // 8192 x 8192: 268 MB cross memory. 32768: the longest row that registers hold, 1 GiB.
     .axes     = {{"cols", {8192, 32768}}, {"rows", {8192}}},
@@ -69,6 +69,7 @@ const Experiment<Softmax> softmax{
         },
     .backend = Backend::cuda,
     .catalog = {"attention-002"},
+    .group   = "softmax",
 };
 FATHOM_REGISTER(softmax);
 

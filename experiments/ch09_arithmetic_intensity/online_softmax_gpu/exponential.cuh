@@ -1,5 +1,5 @@
 // The exponential of a softmax, in the base of the hardware: exp(x - max) = 2^(x log2(e) - max log2(e)), a
-// multiply-add and one instruction of the special-function unit (2^-22, flushing what is no normal number).
+// multiply-add and one instruction of the special-function unit (error 2^-22, flushes subnormals).
 #pragma once
 
 namespace fathom::lab::online_softmax_gpu {

@@ -4,18 +4,18 @@
 
 #include <cfloat>
 
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "experiments/rows.cuh"
 #include "exponential.cuh"
 
 namespace fathom::lab::online_softmax_gpu {
 
-// Of the elements seen so far. Before the first it has a maximum that is finite times log2(e) too: with minus
-// infinity the distance between two that have seen nothing would be no number.
+// State over the elements seen so far. The initial maximum is finite, also times log2(e): with minus
+// infinity, merging two empty states would compute a NaN.
 struct Normalizer {
   float largest = -FLT_MAX / 2;
   float sum     = 0;  // of exp(x - largest)
 
-  // The sum is corrected where the maximum grows, once for all the elements at hand.
+  // Corrects the sum when the maximum grows, once for all given elements.
   template <int kWidth>
   __device__ void take(const rows::Elements<kWidth>& v) {
     float highest = v.at[0];
@@ -35,7 +35,8 @@ __device__ inline Normalizer over_warp(Normalizer n) {
   return {largest, rows::over_warp(sum, rows::Plus{})};
 }
 
-// Over the threads of a row: over warps, and then in each warp over all warps' numbers, one to a lane.
+// Reduces over the threads of a row: within warps, then in each warp over the results of all warps, one a
+// lane.
 template <int kThreads>
 __device__ inline Normalizer over_row(Normalizer n, rows::Partial<kThreads>& of_largest,
                                       rows::Partial<kThreads>& of_sum) {

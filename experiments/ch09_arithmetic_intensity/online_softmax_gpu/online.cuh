@@ -2,9 +2,9 @@
 // result.
 #pragma once
 
-#include "core/cuda.h"
-#include "core/stream.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "cuda/check.h"
+#include "cuda/stream.h"
+#include "experiments/rows.cuh"
 #include "normalizer.cuh"
 
 namespace fathom::lab::online_softmax_gpu {

@@ -6,8 +6,8 @@
 // idea    a thread holds its share of the row and takes exponentials against its own maximum at once. When
 //         the row's maximum and sum are known, behind the only barrier, one factor corrects and divides:
 //         exp(x - max) / sum = exp(x - own max) * (exp(own max - max) / sum)
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "cuda/check.h"
+#include "experiments/rows.cuh"
 #include "online.cuh"
 #include "softmax.h"
 
@@ -16,10 +16,10 @@ namespace {
 
 using namespace rows;
 
-// What a multiprocessor shall hold at once: at most 64 registers for each.
+// Resident threads of a multiprocessor: at most 64 registers each.
 constexpr int kResident = 1024;
 
-// kThreads hold a row, kVectors times 8 elements each; a block has kRows rows.
+// kThreads threads hold a row, kVectors * 8 elements each; a block has kRows rows.
 template <int kThreads, int kVectors, int kRows, int kBlock = (kThreads * kRows)>
 __global__ void __launch_bounds__(kBlock, kResident / kBlock)
     softmax_kernel(View<const bf16, 2> in, View<bf16, 2> out) {
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kBlock, kResident / kBlock)
   __shared__ Partial<kThreads> of_largest, of_sum;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (kRows > 1 && row >= in.extent(0)) return;
-  const int vectors =
-      static_cast<int>(in.extent(1)) / kEight - static_cast<int>(threadIdx.x);  // from ours on
+  // Vectors of the row from this thread's first one on.
+  const int vectors = static_cast<int>(in.extent(1)) / kEight - static_cast<int>(threadIdx.x);
   const uint4* from = eights(in.data() + row * in.stride(0)) + threadIdx.x;
   uint4* to         = eights(out.data() + row * out.stride(0)) + threadIdx.x;
 

@@ -3,9 +3,10 @@
 // bytes   4 R C    and 4 R C move, if a row stays in L1 or L2 for the second and third walk
 // flops   8 R C    every exponential twice
 // limit   DRAM bandwidth
-// idea    the definition, one block a row: maximum, sum, result. Two barriers cut it into pieces that wait
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+// idea    the definition, one block a row: maximum, sum, result. Two barriers cut it into parts that each
+//         wait for memory
+#include "cuda/check.h"
+#include "experiments/rows.cuh"
 #include "exponential.cuh"
 #include "softmax.h"
 

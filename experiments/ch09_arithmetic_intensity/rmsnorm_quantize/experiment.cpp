@@ -1,6 +1,6 @@
 // An fp8 matrix product wants its rows in e4m3, each with a scale that takes its largest element to 448. The
-// scale needs the largest of what RMSNorm puts out, and RMSNorm needs the row's squares: two reductions over
-// a row, one after the other by the definition.
+// scale needs the largest output of RMSNorm, and RMSNorm needs the row's squares: by the definition, two
+// reductions over a row, one after the other.
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ Quantize::Quantize(const Point& at, Arena& arena)
       scale(arena.output<float>({at["tokens"]})),
       y(arena.workspace<bf16>({at["tokens"], at["dim"]})) {}
 
-// Of an element: a multiply-add into the sum of squares, two multiplications, a comparison, a division.
+// For each element: a multiply-add into the sum of squares, two multiplications, a comparison, a division.
 Cost Quantize::cost() const {
   return {.read    = x.bytes() + weight.bytes(),
           .written = q.bytes() + scale.bytes(),
@@ -48,7 +48,7 @@ void Quantize::check(Checker& checker) const {
     return row;
   };
   // y may be rounded to bf16 between the two steps, as it is where RMSNorm ends before quantisation begins.
-  // Next to that the roundings in fp32 are nothing.
+  // The roundings in fp32 are negligible beside that.
   checker.values("scale", scale, [&](int64_t t) {
     const double value = row_of(t).scale;
     return Sum{.value = value, .magnitude = value, .length = 1, .accumulate = DType::bf16};
@@ -65,7 +65,7 @@ void Quantize::check(Checker& checker) const {
 }
 
 const Experiment<Quantize> rmsnorm_quantize{
-    .question = "What is saved when RMSNorm hands over e4m3 with a scale for each token, not bf16?",
+    .question = "What does fusing quantisation to e4m3, with a scale for each token, into RMSNorm save?",
     .limit    = Limit::memory,
     // 8192: 805 MB cross memory. 2880: a row of gpt-oss.
     .axes     = {{"dim", {8192, 2880}}, {"tokens", {32768}}},
@@ -87,6 +87,7 @@ const Experiment<Quantize> rmsnorm_quantize{
              .prediction = predict::share_at_least(0.85)},
         },
     .backend = Backend::cuda,
+    .group   = "rmsnorm",
 };
 FATHOM_REGISTER(rmsnorm_quantize);
 

@@ -5,8 +5,8 @@
 // limit   DRAM bandwidth. H200: 32768 x 8192 moves 805 MB, 202 us at the 3.98 TB/s of a copy
 // idea    1 / rms(x) is one positive number for the row, so max|y| = max|x weight| / rms(x): both reductions
 //         need only x and weight, and share one walk and one barrier. y is never rounded to bf16
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "cuda/check.h"
+#include "experiments/rows.cuh"
 #include "quantize.h"
 
 namespace fathom::lab::rmsnorm_quantize {
@@ -14,10 +14,10 @@ namespace {
 
 using namespace rows;
 
-// What a multiprocessor shall hold at once: at most 64 registers for each.
+// Resident threads of a multiprocessor: at most 64 registers each.
 constexpr int kResident = 1024;
 
-// Of a row, from its sum of squares and its largest |x weight|: q = x weight `by`.
+// A row's factors, from its sum of squares and its largest |x weight|: q = x weight `by`.
 struct Scales {
   float scale, by;
 };
@@ -27,7 +27,7 @@ __device__ Scales scales_of(float squares, float largest, int dim, float epsilon
   return {scale, __fdividef(root, scale)};
 }
 
-// kThreads hold a row, kVectors times 8 elements each; a block has kRows rows.
+// kThreads threads hold a row, kVectors * 8 elements each; a block has kRows rows.
 template <int kThreads, int kVectors, int kRows, int kBlock = (kThreads * kRows)>
 __global__ void __launch_bounds__(kBlock, kResident / kBlock)
     in_registers_kernel(View<const bf16, 2> x, View<const bf16, 1> weight, float epsilon, View<fp8_e4m3, 2> q,
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kBlock, kResident / kBlock)
   __shared__ Partial<kThreads> of_squares, of_largest;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (kRows > 1 && row >= x.extent(0)) return;
-  const int vectors = static_cast<int>(x.extent(1)) / kEight - static_cast<int>(threadIdx.x);  // from ours on
+  // Vectors of the row from this thread's first one on.
+  const int vectors = static_cast<int>(x.extent(1)) / kEight - static_cast<int>(threadIdx.x);
   const uint4* from = eights(x.data() + row * x.stride(0)) + threadIdx.x;
   const uint4* w    = eights(weight.data()) + threadIdx.x;
   fp8_e4m3* to      = q.data() + row * q.stride(0) + threadIdx.x * kEight;

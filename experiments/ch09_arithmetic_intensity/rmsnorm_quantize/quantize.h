@@ -6,8 +6,8 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;
@@ -29,7 +29,7 @@ struct Quantize {
   View<const bf16, 1> weight;
   View<fp8_e4m3, 2> q;
   View<float, 1> scale;
-  View<bf16, 2> y;  // workspace, for who normalises first
+  View<bf16, 2> y;  // workspace of the unfused variant
 
   Quantize(const Point& at, Arena& arena);
   Cost cost() const;

@@ -3,10 +3,10 @@
 // bytes   3 T D    but 7 T D move: y is written in bf16 and read again
 // flops   6 T D
 // limit   DRAM bandwidth
-// idea    none yet: RMSNorm as it is, then a kernel that quantises rows; its second walk over a row hits L1
-#include "core/cuda.h"
+// idea    baseline: RMSNorm, then a kernel that quantises rows; its second walk over a row hits L1
+#include "cuda/check.h"
 #include "experiments/ch09_arithmetic_intensity/fused_rmsnorm_gpu/registers.cuh"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "experiments/rows.cuh"
 #include "quantize.h"
 
 namespace fathom::lab::rmsnorm_quantize {
@@ -51,7 +51,7 @@ void quantize_rows(const Quantize& p, StreamRef stream) {
 
 void two_kernels(const Quantize& p, StreamRef stream) {
   if (p.x.size() == 0) return;
-  fused_rmsnorm_gpu::rmsnorm(p.x, p.weight, kEpsilon, p.y, stream);  // expects rows that we can count
+  fused_rmsnorm_gpu::rmsnorm(p.x, p.weight, kEpsilon, p.y, stream);  // checks the number of rows too
   in_eights(p.y) && in_eights(p.q) ? quantize_rows<kEight>(p, stream) : quantize_rows<1>(p, stream);
 }
 

@@ -16,7 +16,7 @@ Residual::Residual(const Point& at, Arena& arena)
       sum(arena.output<bf16>({at["tokens"], at["dim"]})),
       y(arena.output<bf16>({at["tokens"], at["dim"]})) {}
 
-// Of an element: an addition, a multiply-add into the sum of squares, two multiplications.
+// For each element: an addition, a multiply-add into the sum of squares, two multiplications.
 Cost Residual::cost() const {
   return {.read    = x.bytes() + residual.bytes() + weight.bytes(),
           .written = sum.bytes() + y.bytes(),
@@ -46,7 +46,7 @@ void Residual::check(Checker& checker) const {
 }
 
 const Experiment<Residual> rmsnorm_residual{
-    .question = "What does the residual addition cost when RMSNorm does it on the way in?",
+    .question = "What does the residual addition cost when RMSNorm does it while loading?",
     .limit    = Limit::memory,
     // 8192: 537 MB cross memory. 2880: a row of gpt-oss.
     .axes     = {{"dim", {8192, 2880}}, {"tokens", {8192}}},
@@ -62,10 +62,11 @@ const Experiment<Residual> rmsnorm_residual{
             {.id         = "fused",
              .launch     = on_gpu(fused),
              .techniques = {"kernel_fusion", "register_blocking", "cache_hints"},
-             .idea       = "the sum is written and normalised from the registers it was added up in",
+             .idea       = "the sum is written and normalised from the same registers",
              .prediction = predict::share_at_least(0.88)},
         },
     .backend = Backend::cuda,
+    .group   = "rmsnorm",
 };
 FATHOM_REGISTER(rmsnorm_residual);
 

@@ -4,9 +4,9 @@
 // flops   5 T D
 // limit   DRAM bandwidth. H200: 8192 x 8192 moves 537 MB, 135 us at the 3.98 TB/s of a copy
 // idea    a thread adds up its share of the row, 8 loads of 16 bytes in flight, rounds it once and keeps it:
-//         what is written as the sum is what is squared and scaled, without a way back from memory
-#include "core/cuda.h"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+//         the written sum is squared and scaled in registers, without a reload
+#include "cuda/check.h"
+#include "experiments/rows.cuh"
 #include "residual.h"
 
 namespace fathom::lab::rmsnorm_residual {
@@ -14,7 +14,7 @@ namespace {
 
 using namespace rows;
 
-// What a multiprocessor shall hold at once: at most 64 registers for each.
+// Resident threads of a multiprocessor: at most 64 registers each.
 constexpr int kResident = 1024;
 
 __device__ uint4 add(uint4 a, uint4 b) {
@@ -24,7 +24,7 @@ __device__ uint4 add(uint4 a, uint4 b) {
   return pack(sum);
 }
 
-// kThreads hold a row, kVectors times 8 elements each; a block has kRows rows.
+// kThreads threads hold a row, kVectors * 8 elements each; a block has kRows rows.
 template <int kThreads, int kVectors, int kRows, int kBlock = (kThreads * kRows)>
 __global__ void __launch_bounds__(kBlock, kResident / kBlock)
     in_registers_kernel(View<const bf16, 2> x, View<const bf16, 2> residual, View<const bf16, 1> weight,
@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kBlock, kResident / kBlock)
   __shared__ Partial<kThreads> partial;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (kRows > 1 && row >= x.extent(0)) return;
-  const int vectors = static_cast<int>(x.extent(1)) / kEight - static_cast<int>(threadIdx.x);  // from ours on
+  // Vectors of the row from this thread's first one on.
+  const int vectors = static_cast<int>(x.extent(1)) / kEight - static_cast<int>(threadIdx.x);
   const uint4* a    = eights(x.data() + row * x.stride(0)) + threadIdx.x;
   const uint4* b    = eights(residual.data() + row * residual.stride(0)) + threadIdx.x;
   const uint4* w    = eights(weight.data()) + threadIdx.x;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kBlock, kResident / kBlock)
   }
 }
 
-// Rows of any length and alignment: what is written as the sum is read again by the thread that wrote it.
+// Rows of any length and alignment: each thread reloads the sums that it wrote.
 template <int kThreads, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     two_walks_kernel(View<const bf16, 2> x, View<const bf16, 2> residual, View<const bf16, 1> weight,

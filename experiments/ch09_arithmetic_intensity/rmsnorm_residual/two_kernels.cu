@@ -3,10 +3,10 @@
 // bytes   8 T D    but 10 T D move: the norm reads back what the addition wrote
 // flops   5 T D
 // limit   DRAM bandwidth
-// idea    none yet: two operations, two kernels, each at the speed of memory
-#include "core/cuda.h"
+// idea    baseline: two operations, two kernels, each at the speed of memory
+#include "cuda/check.h"
 #include "experiments/ch09_arithmetic_intensity/fused_rmsnorm_gpu/registers.cuh"
-#include "experiments/ch09_arithmetic_intensity/rows.cuh"
+#include "experiments/rows.cuh"
 #include "residual.h"
 
 namespace fathom::lab::rmsnorm_residual {

@@ -1,5 +1,5 @@
 // roofline_sweep beyond the ridge: the same problem and kernels, with so many multiply-adds for every element
-// that memory waits for them.
+// that arithmetic is the limit.
 #include "lab/experiment.h"
 
 #include "experiments/ch09_arithmetic_intensity/roofline_sweep/sweep.h"

@@ -5,7 +5,7 @@
 // limit   DRAM bandwidth left of the ridge, FMA units right of it
 // idea    8 elements a thread. Left of the ridge that is 8 times as much in flight; right of it the three
 //         instructions of the loop itself are shared by 64 multiply-adds instead of 16
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "sweep.h"
 
 namespace fathom::lab::roofline_sweep {

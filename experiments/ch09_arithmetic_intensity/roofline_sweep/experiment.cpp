@@ -1,5 +1,5 @@
-// The same chain of multiply-adds on every element, longer from point to point: at first memory is all that
-// counts and arithmetic is free. roofline_compute is the other side of the ridge, with the same kernels.
+// The same chain of multiply-adds on every element, longer from point to point: at first memory is the limit
+// and arithmetic is free. roofline_compute is the other side of the ridge, with the same kernels.
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ Sum Sweep::expected(int64_t i) const {
 }
 
 const Experiment<Sweep> sweep{
-    .question = "How much arithmetic is free beside the bytes that an element moves?",
+    .question = "How much arithmetic is free beside the memory traffic of an element?",
     .limit    = Limit::memory,
     // 2^27: 1 GiB. 67 multiply-adds would take as long as 8 bytes: 33.5e12 a second against 3.98 TB/s.
     .axes     = {{"fmas", {8, 1, 32, 64}}, {"n", {1 << 27}}},

@@ -3,9 +3,9 @@
 // bytes   8 n
 // flops   2 fmas n  intensity fmas / 4 a byte; the ridge of an H200 is near 17, fmas = 67
 // limit   DRAM bandwidth left of the ridge, FMA units right of it
-// idea    none yet: an element a thread. 64 warps of one chain each hide an FMA's four cycles, not the loop
+// idea    baseline: an element a thread. 64 warps of one chain each hide an FMA's four cycles, not the loop
 //         around it
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "sweep.h"
 
 namespace fathom::lab::roofline_sweep {

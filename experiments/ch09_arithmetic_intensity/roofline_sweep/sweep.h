@@ -2,8 +2,8 @@
 // times f(x) = kFactor x + kSummand. 2 fmas flops for 8 bytes: the intensity is fmas / 4.
 #pragma once
 
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom {
 class Arena;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "experiments/ch09_arithmetic_intensity/tile_product.h"
-#include "lab/experiment.h"
+#include "experiments/tile_product.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::flash_attention_cpu {
 

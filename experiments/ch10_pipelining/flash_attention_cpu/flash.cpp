@@ -3,9 +3,8 @@
 // bytes   1024 T   keys and values pass T / 96 times, from L2 or L3; no score leaves L2
 // flops   256 T^2
 // limit   FMA peak. Zen 3 at 3.4 GHz: T = 1024 is 268 MFLOP, 2.5 ms; the exponentials add some 10 %
-// idea    scores exist a tile at a time, 96 x 128. Maximum and sum are corrected as tiles pass (online
-// softmax), and so is
-//         what has been added up of out
+// idea    online softmax: scores exist a tile of 96 x 128 at a time. Each tile may raise a row's maximum, and
+//         then the row's sum and its part of out are rescaled
 #include "attention.h"
 #include "flash_block.h"
 

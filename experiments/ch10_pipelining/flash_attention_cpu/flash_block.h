@@ -2,6 +2,8 @@
 // algorithm 1.
 #pragma once
 
+#include <cmath>
+
 #include "steps.h"
 
 namespace fathom::lab::flash_attention_cpu {
@@ -22,8 +24,8 @@ inline void flash_block(const Attention& p, int64_t first, int64_t rows) {
       float* row          = tile + r * kColumns;
       const float new_max = std::max(max[r], maximum(row, columns));
       if (new_max > max[r]) {
-        // What was summed so far was taken with a smaller maximum; the first time there is nothing yet, and
-        // the factor 0.
+        // Older terms are relative to the smaller maximum. In the first tile there are none, and the factor
+        // is 0.
         const float shrink = std::exp(kScale * (max[r] - new_max));
         sum[r] *= shrink;
         scale_row(out + r * kHeadDim, shrink);

@@ -1,12 +1,10 @@
 // out = softmax(q k' / sqrt(64)) v           T x 64, fp32, one head
 //
-// bytes   1024 T   and 20 T^2 for the scores, which now come and go in a cache that holds 96 T of them
+// bytes   1024 T   and 20 T^2 for the scores, now in a cache that holds 96 T of them
 // flops   256 T^2
 // limit   FMA peak
-// idea    all three steps for a block of queries, then the next: the scores of a block are 384 T bytes, and
-// the same
-//         memory serves every block. The division by the sum waits until there are 64 numbers a row instead
-//         of T
+// idea    all three steps for a block of 96 queries, then the next block: its scores are 384 T bytes, in
+//         memory that every block reuses. out is divided by the sum, 64 numbers a row instead of T weights
 #include "attention.h"
 #include "steps.h"
 

@@ -1,8 +1,10 @@
 // out = softmax(q k' / sqrt(64)) v           T x 64, fp32, one head
 //
-// bytes   1024 T   and 20 T^2 for the scores: written (fetched first), read and written by the softmax, read
-// again flops   256 T^2 limit   FMA peak; in fact the bandwidth of what holds T^2 scores idea    the formula,
-// step by step: all scores, all rows' softmax, the product with v
+// bytes   1024 T   and 20 T^2 for the scores: written (their lines are fetched first), read and written by
+//         the softmax, read again
+// flops   256 T^2
+// limit   FMA peak; in fact the bandwidth of the level that holds T^2 scores
+// idea    none yet: the formula, step by step. All scores, the softmax of all rows, the product with v
 #include "attention.h"
 #include "steps.h"
 

@@ -1,4 +1,4 @@
-// What every order of attention is made of: keys in panels, a block of scores, their softmax.
+// The steps that all variants share: packing keys in panels, a block of scores, their softmax.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "attention.h"
-#include "experiments/ch09_arithmetic_intensity/exponential.h"
+#include "experiments/exponential.h"
 
 namespace fathom::lab::flash_attention_cpu {
 
@@ -26,7 +26,7 @@ inline void transpose_keys(const Attention& p) {
   }
 }
 
-// to(i, j) = q(row + i, .) . k(column + j, .), not scaled yet, for i < rows and whole panels of columns.
+// to(i, j) = q(row + i, .) . k(column + j, .), unscaled, for i < rows and whole panels of columns.
 inline void scores(const Attention& p, int64_t row, int64_t rows, int64_t column, int64_t columns, float* to,
                    int64_t stride) {
   product(rows, whole_panels(columns), kHeadDim, p.q.data() + row * kHeadDim, kHeadDim,
@@ -47,8 +47,8 @@ inline float maximum(const float* s, int64_t n) {
   return max;
 }
 
-// s(j) = exp(kScale (s(j) - max)) for j < n, and returns their sum. Takes whole vectors: s has room for whole
-// panels, and what lies there beyond n is set to 0.
+// s(j) = exp(kScale (s(j) - max)) for j < n; returns their sum. Works on whole panels: s has room for them,
+// and elements from n on become 0.
 inline float exponentials(float* s, int64_t n, float max) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = hn::Lanes(d);

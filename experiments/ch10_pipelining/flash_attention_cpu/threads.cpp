@@ -3,8 +3,9 @@
 // bytes   1024 T   keys and values pass T / 96 times, from L2 or L3, which the threads share
 // flops   256 T^2  divided by the threads
 // limit   FMA peak of all cores
-// idea    blocks of queries are independent: each thread takes its share
+// idea    blocks of queries are independent: each thread has an equal part
 #include "attention.h"
+#include "core/thread_pool.h"
 #include "flash_block.h"
 
 namespace fathom::lab::flash_attention_cpu {

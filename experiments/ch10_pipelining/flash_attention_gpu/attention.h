@@ -1,6 +1,6 @@
-// The problem: gpt-oss's attention over a whole prompt of T tokens, causal, with sinks and with or without a
-// window: 64 query heads in groups of 8 over a paged cache of 8 key-value heads of 64 numbers in bf16
-// (kernels/attention.h has the formula, kernels/kv_tiles.h the cache).
+// The problem: gpt-oss's attention over a prompt of T tokens. It is causal, has sinks, and may have a window.
+// 64 query heads in groups of 8 share a paged cache of 8 key-value heads of 64 dimensions in bf16.
+// kernels/attention/attention.h has the formula, kernels/attention/paged_kv_cache.h the cache.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,20 @@ namespace fathom::lab::flash_attention_gpu {
 using paged_attention::kGroup, paged_attention::kHeadDim, paged_attention::kHeads, paged_attention::kKvHeads,
     paged_attention::kPage, paged_attention::kScale;
 
-inline constexpr int64_t kMostScored = 2048;  // tokens, for whom scores_in_memory has memory
+inline constexpr int64_t kMaxScoredTokens = 2048;  // the longest prompt of scores_in_memory
 
 struct PromptAttention {
   int64_t window;                    // 0: none
   View<const bf16, 3> q;             // T x kHeads x kHeadDim
-  View<const bf16, 5> tiles;         // pages x kKvHeads x (keys, values) x kPage x kHeadDim, pieces swizzled
+  View<const bf16, 5> tiles;         // pages x kKvHeads x (keys, values) x kPage x kHeadDim, swizzled
   View<const int32_t, 2> pages;      // 1 x pages of the prompt, in any order
   View<const float, 1> sinks;        // kHeads
   View<const int32_t, 1> positions;  // T: 0, 1, ...
-  View<const int32_t, 2> row_tiles;  // rows in tiles of 64, as kernels::PromptTile
+  View<const int32_t, 2> row_tiles;  // tiles of 64 rows, as kernels::PrefillTile
   View<bf16, 3> out;                 // T x kHeads x kHeadDim
   // Workspace of scores_in_memory. Rows of scores and weights begin at multiples of 8.
   View<bf16, 4> gathered;  // (keys, values) x kKvHeads x T x kHeadDim
-  View<float, 3> scores;   // of a key-value head: kGroup x T x T
+  View<float, 3> scores;   // of one key-value head: kGroup x T x T
   View<bf16, 3> weights;   // the same
 
   PromptAttention(const Point& at, Arena& arena);
@@ -33,7 +33,7 @@ struct PromptAttention {
   void check(Checker& checker) const;
 
   int64_t tokens() const { return q.extent(0); }
-  FATHOM_HD kernels::KvTiles kv() const {  // the cache is one that other ops write
+  FATHOM_HD kernels::Bf16KvPages kv() const {  // Bf16KvPages is writable; variants only read
     return {const_cast<bf16*>(tiles.data()), tiles.extent(0), kKvHeads};
   }
 };
@@ -41,6 +41,11 @@ struct PromptAttention {
 FATHOM_CUDA_LAUNCHER std::function<void(const PromptAttention&, StreamRef)> scores_in_memory(
     const PromptAttention&, StreamRef);
 FATHOM_CUDA_LAUNCHER void flash(const PromptAttention& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void wgmma(const PromptAttention& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void tma_ring(const PromptAttention& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void shared_pages(const PromptAttention& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void overlapped(const PromptAttention& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void unified_max(const PromptAttention& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void warpgroups(const PromptAttention& p, StreamRef stream);
 
 }  // namespace fathom::lab::flash_attention_gpu

@@ -1,53 +1,53 @@
-// Between the products of scores_in_memory.
+// The kernels between the products of scores_in_memory.
 //
-// bytes   gather: 2048 a token, read and written. soften: for each of the 8 T^2 scores 4 read, of
-//         those in reach, and 2 written
+// bytes   gather: 2048 a token, read and written. softmax: 4 read for each of the 8 T^2 scores that is in
+//         reach, 2 written for each
 // limit   DRAM bandwidth: 8 heads' scores of 2048 tokens are 134 MB, more than L2 holds
-// idea    a block for each row; a row of 2048 scores stays in the registers of its threads, 8 each
+// idea    softmax: a CTA for each row, whose 2048 scores stay in registers, 8 a thread
 #include <cuda_bf16.h>
 
 #include <cmath>
 
-#include "core/cuda.h"
-#include "core/ptx.cuh"
+#include "cuda/check.h"
+#include "cuda/ptx.cuh"
 #include "steps.h"
 
 namespace fathom::lab::flash_attention_gpu {
 namespace {
 
 constexpr int kThreads   = 256;
-constexpr int kQuads     = static_cast<int>(kMostScored) / (4 * kThreads);  // of scores, of a thread
+constexpr int kQuads     = static_cast<int>(kMaxScoredTokens) / (4 * kThreads);  // float4 of scores a thread
 constexpr float kLog2E   = 1.44269504f;
 constexpr int kRowPieces = kHeadDim * 2 / 16;
 
-// A thread for each piece of 16 bytes of a key and of a value. Grid: (pieces of a head, kKvHeads).
+// A thread copies 16 bytes of a key and of its value. Grid: (pieces of a head, kKvHeads).
 __global__ void __launch_bounds__(kThreads) gather_kernel(const __grid_constant__ PromptAttention p) {
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x), position = i / kRowPieces;
   if (position >= p.q.extent(0)) return;
   const int head = static_cast<int>(blockIdx.y), d = i % kRowPieces * 8;
   const bf16* keys =
-      p.kv().keys(p.pages(0, position / kPage), head) + kernels::KvTiles::at(position % kPage, d);
+      p.kv().keys(p.pages(0, position / kPage), head) + kernels::Bf16KvPages::at(position % kPage, d);
   *reinterpret_cast<uint4*>(&p.gathered(0, head, position, d)) = *reinterpret_cast<const uint4*>(keys);
   *reinterpret_cast<uint4*>(&p.gathered(1, head, position, d)) =
-      *reinterpret_cast<const uint4*>(keys + kernels::KvTiles::kElements);
+      *reinterpret_cast<const uint4*>(keys + kernels::Bf16KvPages::kElements);
 }
 
-// Of all threads; `of_warps` is one place for each warp.
+// Reduces over the CTA; `warp_values` has one place for each warp.
 template <class Op>
-__device__ float over_block(float x, Op op, float (&of_warps)[kThreads / 32]) {
+__device__ float block_reduce(float x, Op op, float (&warp_values)[kThreads / 32]) {
 #pragma unroll
   for (int other = 16; other > 0; other /= 2) x = op(x, __shfl_xor_sync(~0u, x, other));
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
-  __syncthreads();  // every warp's is there
-  x = of_warps[0];
+  if (threadIdx.x % 32 == 0) warp_values[threadIdx.x / 32] = x;
+  __syncthreads();  // warp_values is complete
+  x = warp_values[0];
 #pragma unroll
-  for (int w = 1; w < kThreads / 32; ++w) x = op(x, of_warps[w]);
+  for (int w = 1; w < kThreads / 32; ++w) x = op(x, warp_values[w]);
   return x;
 }
 
 // Grid: (T, kGroup).
 __global__ void __launch_bounds__(kThreads)
-    soften_kernel(const __grid_constant__ PromptAttention p, int first_head) {
+    softmax_kernel(const __grid_constant__ PromptAttention p, int first_head) {
   __shared__ float maxima[kThreads / 32], sums[kThreads / 32];
   const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int stride = static_cast<int>(p.scores.stride(1));
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
 
   float s[kQuads][4];
   const float sink = p.sinks(first_head + head) * kLog2E;
-  float most       = sink;
+  float max_score  = sink;
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
     const int at      = 4 * quad(i);
@@ -67,29 +67,29 @@ __global__ void __launch_bounds__(kThreads)
     const float x[]   = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      s[i][e] = first <= at + e && at + e <= row ? x[e] * (kScale * kLog2E) : -INFINITY;
-      most    = fmaxf(most, s[i][e]);
+      s[i][e]   = first <= at + e && at + e <= row ? x[e] * (kScale * kLog2E) : -INFINITY;
+      max_score = fmaxf(max_score, s[i][e]);
     }
   }
-  most = over_block(
-      most, [](float a, float b) { return fmaxf(a, b); }, maxima);
+  max_score = block_reduce(
+      max_score, [](float a, float b) { return fmaxf(a, b); }, maxima);
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kQuads; ++i)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      s[i][e] = ptx::exp2_approximate(s[i][e] - most);
+      s[i][e] = ptx::ex2_approx(s[i][e] - max_score);
       sum += s[i][e];
     }
-  sum = over_block(
+  sum = block_reduce(
       sum, [](float a, float b) { return a + b; }, sums);
 
-  const float share = 1 / (sum + ptx::exp2_approximate(sink - most));
+  const float inverse = 1 / (sum + ptx::ex2_approx(sink - max_score));
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
     if (4 * quad(i) >= stride) continue;
-    const __nv_bfloat162 low  = __floats2bfloat162_rn(s[i][0] * share, s[i][1] * share);
-    const __nv_bfloat162 high = __floats2bfloat162_rn(s[i][2] * share, s[i][3] * share);
+    const __nv_bfloat162 low  = __floats2bfloat162_rn(s[i][0] * inverse, s[i][1] * inverse);
+    const __nv_bfloat162 high = __floats2bfloat162_rn(s[i][2] * inverse, s[i][3] * inverse);
     to[quad(i)] = {reinterpret_cast<const uint32_t&>(low), reinterpret_cast<const uint32_t&>(high)};
   }
 }
@@ -102,9 +102,9 @@ void gather(const PromptAttention& p, StreamRef stream) {
   FATHOM_LAUNCHED();
 }
 
-void soften(const PromptAttention& p, int64_t kv_head, StreamRef stream) {
+void softmax(const PromptAttention& p, int64_t kv_head, StreamRef stream) {
   const dim3 grid(static_cast<unsigned>(p.tokens()), kGroup);
-  soften_kernel<<<grid, kThreads, 0, stream>>>(p, static_cast<int>(kv_head) * kGroup);
+  softmax_kernel<<<grid, kThreads, 0, stream>>>(p, static_cast<int>(kv_head) * kGroup);
   FATHOM_LAUNCHED();
 }
 

@@ -1,5 +1,5 @@
-// Before a layer's experts come a norm, a small product and a choice: three kernels, each of which waits for
-// the one before, and the second reads again what the first wrote. What does one kernel gain?
+// Before a layer's experts come RMSNorm, a small product and top-4: three kernels, each waiting for the one
+// before, and the second reads what the first wrote. What does one fused kernel gain?
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace fathom::lab::fused_norm_router {
 namespace {
 
-// The inputs are such that rounding has no say in who is chosen: of 4096 rows some always have two experts so
-// close that the order of a sum decides. A row's mean square is a power of 4: each four numbers are a power
-// of 2 with signs, or one of them twice that and the others 0. So y is exact, and so are products with
-// multiples of 2^-10 and their sums.
+// Inputs for which rounding cannot change the chosen experts. (With random ones some of 4096 rows have two
+// logits so close that the order of summation decides.) A row's mean square is a power of 4: each four
+// numbers are a power of 2 with signs, or one is twice that and the others 0. So y is exact, and so are its
+// products with multiples of 2^-10 and their sums.
 auto rows_of(int64_t width) {
   return generate<float>([width](float* x, int64_t n, uint64_t seed) {
     std::vector<uint8_t> random(static_cast<size_t>(n / 4));
@@ -28,17 +28,17 @@ auto rows_of(int64_t width) {
       const int bits     = random[static_cast<size_t>(i / 4)];
       for (int j = 0; j < 4; ++j) {
         const float sign = bits >> j & 1 ? -1.0f : 1.0f;
-        const bool one   = bits >> 4 & 1;  // only one of the four, which the highest bits name
-        x[i + j]         = !one ? sign * size : bits >> 6 == j ? sign * 2 * size : 0.0f;
+        const bool one = bits >> 4 & 1;  // only one of the four is not 0: the one that the highest bits name
+        x[i + j]       = !one ? sign * size : bits >> 6 == j ? sign * 2 * size : 0.0f;
       }
     }
   });
 }
 
-auto powers_of_two(int least, int most) {
+auto powers_of_two(int min, int max) {
   return generate<float>([=](float* out, int64_t n, uint64_t seed) {
     std::vector<int32_t> exponents(static_cast<size_t>(n));
-    fill_integers(exponents.data(), n, seed, least, most + 1);
+    fill_integers(exponents.data(), n, seed, min, max + 1);
     for (int64_t i = 0; i < n; ++i) out[i] = std::ldexp(1.0f, exponents[static_cast<size_t>(i)]);
   });
 }
@@ -69,7 +69,7 @@ Routing::Routing(const Point& at, Arena& arena)
       weights(arena.output<float>({rows, kChosen})),
       logits(arena.workspace<float>({rows, kExperts})),
       scratch(arena.workspace<uint8_t>({int64_t{32} << 20})) {
-  FATHOM_EXPECT(width > 0 && width % 16 == 0 && width <= kWidest, "rows are multiples of 16, at most 3072");
+  FATHOM_EXPECT(width > 0 && width % 16 == 0 && width <= kMaxWidth, "rows are multiples of 16, at most 3072");
 }
 
 Cost Routing::cost() const {
@@ -136,8 +136,8 @@ void Routing::check(Checker& checker) const {
 
 const Experiment<Routing> routing{
     .question =
-        "Norm, router and choice of 4 of 32 experts: what do three kernels cost that one kernel saves, at "
-        "1, 64 and 4096 rows?",
+        "RMSNorm, router and top-4 of 32 experts: how much time does one kernel save over three, at 1, 64 "
+        "and 4096 rows?",
     .limit = Limit::memory,
     // 2880: gpt-oss-20b.
     .axes     = {{"rows", {4096, 64, 1}}, {"width", {2880}}},
@@ -146,7 +146,7 @@ const Experiment<Routing> routing{
         {
             {.id         = "separate",
              .techniques = {"tensor_cores"},
-             .idea       = "norm, cublasLtMatmul, choice, one after the other",
+             .idea       = "RMSNorm, cublasLtMatmul, top-4, one after the other",
              .prediction = predict::nothing(),
              .prepare    = prepared_on_gpu(separate)},
             {.id         = "fused",
@@ -154,6 +154,8 @@ const Experiment<Routing> routing{
              .techniques = {"tensor_cores", "kernel_fusion", "clusters", "dsmem"},
              .idea       = "the engine's op: one kernel, rows stay in registers, clusters exchange sums",
              .prediction = predict::ratio_at_least(1.4),
+             .kind       = Kind::engine,
+             .op         = "kernels/moe/rmsnorm_router.cu",
              .needs      = {machine::Feature::clusters}},
         },
     .backend = Backend::cuda,

@@ -6,14 +6,14 @@
 //         of few rows latency
 // idea    the engine's op, one kernel: a cluster of 8 blocks has 16 rows, whose numbers stay in the registers
 //         that loaded them until they are multiplied with the router; blocks send each other their sums
-#include "kernels/expert_choice.h"
+#include "kernels/moe/rmsnorm_router.h"
 #include "routing.h"
 
 namespace fathom::lab::fused_norm_router {
 
 void fused(const Routing& p, StreamRef stream) {
-  kernels::normalize_and_choose(p.x, p.norm, kEpsilon, p.router, p.bias, p.positions, p.y, p.experts,
-                                p.weights, stream);
+  kernels::rmsnorm_router(p.x, p.norm, kEpsilon, p.router, p.bias, p.positions, p.y, p.experts, p.weights,
+                          stream);
 }
 
 }  // namespace fathom::lab::fused_norm_router

@@ -3,31 +3,20 @@
 // bytes   6 T H    x read, y written
 // flops   4 T H
 // limit   DRAM bandwidth. H200: 4096 rows of 2880 are 71 MB, 18 us at the 3.98 TB/s of a copy
-// idea    a block has a row, in the registers of its threads
-#include <cuda_bf16.h>
-
-#include "core/cuda.h"
+// idea    a CTA has a row in the registers of its threads
+#include "cuda/bf16_pack.cuh"
+#include "cuda/check.h"
+#include "cuda/warp_reduce.cuh"
 #include "routing.h"
 
 namespace fathom::lab::fused_norm_router {
 namespace {
 
-constexpr int kThreads = 256, kVectors = kWidest / 4 / kThreads;  // of 4 numbers, of a thread
-
-__device__ float over_warp(float sum) {
-#pragma unroll
-  for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
-  return sum;
-}
-
-__device__ uint32_t pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
+constexpr int kThreads = 256, kVectors = kMaxWidth / 4 / kThreads;  // float4 a thread
 
 __global__ void __launch_bounds__(kThreads)
     norm_kernel(const float* x, const float* norm, bf16* y, int width) {
-  __shared__ float of_warps[kThreads / 32];
+  __shared__ float warp_sums[kThreads / 32];
   const int vectors = width / 4, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t row    = blockIdx.x;
   const auto at        = [](int v) { return static_cast<int>(threadIdx.x) + v * kThreads; };
@@ -42,17 +31,17 @@ __global__ void __launch_bounds__(kThreads)
   float squares = 0;
 #pragma unroll
   for (const float4 v : own) squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-  squares = over_warp(squares);
-  if (lane == 0) of_warps[warp] = squares;
-  __syncthreads();  // all warps' sums are there
-  const float whole = over_warp(lane < kThreads / 32 ? of_warps[lane] : 0);
+  squares = warp_reduce_sum(squares);
+  if (lane == 0) warp_sums[warp] = squares;
+  __syncthreads();  // warp_sums is complete
+  const float whole = warp_reduce_sum(lane < kThreads / 32 ? warp_sums[lane] : 0);
   const float scale = rsqrtf(whole / static_cast<float>(width) + kEpsilon);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v)
     if (at(v) < vectors)
       reinterpret_cast<uint2*>(y + row * width)[at(v)] = {
-          pack(own[v].x * scale * by[v].x, own[v].y * scale * by[v].y),
-          pack(own[v].z * scale * by[v].z, own[v].w * scale * by[v].w)};
+          pack_bf16x2(own[v].x * scale * by[v].x, own[v].y * scale * by[v].y),
+          pack_bf16x2(own[v].z * scale * by[v].z, own[v].w * scale * by[v].w)};
 }
 
 }  // namespace

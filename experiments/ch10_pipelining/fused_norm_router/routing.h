@@ -1,4 +1,4 @@
-// What comes before a layer's experts, of gpt-oss-20b's sizes: 32 experts, of which a token gets 4.
+// Norm and router of gpt-oss-20b: 32 experts, 4 a token.
 //   y = norm x / sqrt(mean x^2 + epsilon) in bf16,  logits = router y + bias,  experts = the 4 largest,
 //   weights = the softmax over those 4
 #pragma once
@@ -6,15 +6,15 @@
 #include <functional>
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
-#include "lab/forward.h"
+#include "cuda/stream.h"
+#include "lab/problem_fwd.h"
 
 namespace fathom::lab::fused_norm_router {
 
 inline constexpr float kEpsilon   = 1e-5f;
 inline constexpr int64_t kExperts = 32, kChosen = 4;
-inline constexpr int64_t kWidest = 3072;  // and widths are multiples of 16
+inline constexpr int64_t kMaxWidth = 3072;  // widths are multiples of 16
 
 struct Routing {
   int64_t rows, width;
@@ -22,7 +22,7 @@ struct Routing {
   View<const float, 1> norm;
   View<const bf16, 2> router;
   View<const float, 1> bias;
-  View<const int32_t, 1> positions;  // of tokens in their sequences: none is padding
+  View<const int32_t, 1> positions;  // of the tokens in their sequences; -1 would be padding
   View<bf16, 2> y;
   View<int32_t, 2> experts;  // descending by logit, the lower expert first where two are equal
   View<float, 2> weights;
@@ -34,11 +34,11 @@ struct Routing {
   void check(Checker& checker) const;
 };
 
-// The steps of who does one after the other.
+// The kernels of `separate` around the product.
 FATHOM_CUDA_LAUNCHER void normalize(const Routing& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void choose(const Routing& p, StreamRef stream);
 
-// Plans the product between the two; what it returns is timed.
+// Plans the product; the returned call is timed.
 using Call = std::function<void(const Routing&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call separate(const Routing& p, StreamRef stream);
 

@@ -1,13 +1,15 @@
 // y = rmsnorm(x) in bf16; logits = router y + bias; the 4 largest, and the softmax over those
 //
-// bytes   6 T H, and y once more for the product
+// bytes   6 T H, and y read once more by the product
 // flops   2 E T H
 // limit   DRAM bandwidth. H200: 4096 rows of 2880 are 71 MB, 18 us at the 3.98 TB/s of a copy;
 //         of few rows latency
 // idea    none yet: a kernel for each step, the product by cuBLASLt
-#include "core/cublas.h"
-#include "core/lt_matmul.h"
-#include "lab/experiment.h"
+#include <memory>
+
+#include "cuda/cublas.h"
+#include "cuda/cublaslt_matmul.h"
+#include "lab/problem.h"
 #include "routing.h"
 
 namespace fathom::lab::fused_norm_router {

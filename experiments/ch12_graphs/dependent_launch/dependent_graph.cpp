@@ -3,7 +3,7 @@
 // bytes   2 L H^2    the weights, once. H = 2048: 201 MB; H = 768: 28 MB, which L2 holds
 // flops   2 L H^2
 // limit   memory bandwidth: 46 us at 4.4 TB/s for H = 2048
-// idea    both: a graph whose edges let each kernel begin early
+// idea    both: a graph with programmatic edges, so that each kernel begins early
 #include "replay.h"
 
 namespace fathom::lab::dependent_launch {

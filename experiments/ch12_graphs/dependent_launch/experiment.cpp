@@ -1,6 +1,6 @@
-// A decode step is a chain of kernels of a few microseconds each. Between two of them lie a launch by the
-// host, which a graph saves, and the end of one kernel and the beginning of the next, which programmatic
-// dependent launch lets overlap. What does each save, and what both?
+// A decode step is a chain of kernels of a few microseconds each. A graph saves the host's launch of each.
+// Programmatic dependent launch overlaps the end of one kernel with the beginning of the next. How much time
+// does each save, and how much do both?
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace fathom::lab::dependent_launch {
 
 namespace {
 
-Uniform uniform_up_to(double most) { return {-most, most}; }
+Uniform uniform_up_to(double limit) { return {-limit, limit}; }
 
 }  // namespace
 
-// W y is then about 0.6 times as large as y: of layers that make x larger, but not soon.
+// W y is then about 0.6 times as large as y, so that x grows slowly from layer to layer.
 Chain::Chain(const Point& at, Arena& arena)
     : width(at["width"]),
       x(arena.input<float>({width}, Normal{})),
@@ -26,7 +26,7 @@ Chain::Chain(const Point& at, Arena& arena)
                           uniform_up_to(1 / std::sqrt(std::max(1.0, static_cast<double>(width)))))),
       out(arena.output<float>({width})),
       y(arena.workspace<float>({width})) {
-  FATHOM_EXPECT(width >= 0 && width % kMultiple == 0 && width <= kWidest,
+  FATHOM_EXPECT(width >= 0 && width % kMultiple == 0 && width <= kMaxWidth,
                 "the kernels are for widths up to 2048, multiples of 8");
 }
 
@@ -57,8 +57,8 @@ void Chain::check(Checker& checker) const {
       magnitude[i] += of_terms;
     }
   }
-  // An error of x reaches the next layers' sums through a matrix that makes it smaller, as it makes y; what
-  // is added up in all of them bounds both.
+  // An error of x reaches the next layers through matrices that shrink it as they shrink y. So the sum of
+  // the magnitudes of all layers' terms bounds it.
   checker.values("out", out, [&](int64_t i) {
     return Sum{.value     = now[static_cast<size_t>(i)],
                .magnitude = magnitude[static_cast<size_t>(i)],
@@ -68,10 +68,10 @@ void Chain::check(Checker& checker) const {
 
 const Experiment<Chain> chain{
     .question =
-        "What lies between the 48 small kernels of a chain, and what takes it away: launching them as a "
-        "graph, letting each begin before the one before it ends, or both?",
+        "How much time lies between the 48 small kernels of a chain, and how much of it does a graph save, "
+        "letting each kernel begin before the one before it ends, or both?",
     .limit = Limit::memory,
-    // 2048: 8.4 MB of weights a layer, about 2 us of DRAM. 768: 1.2 MB, all of them in L2.
+    // 2048: 8.4 MB of weights a layer, about 2 us of DRAM. 768: 1.2 MB a layer; all layers fit in L2.
     .axes     = {{"width", {2048, 768}}},
     .check_at = {{"width", {0, 8, 24, 248, 256, 264, 1024, 2048}}},
     .variants =
@@ -81,23 +81,24 @@ const Experiment<Chain> chain{
              .techniques = {},
              .idea       = "48 launches into a stream",
              .prediction = predict::nothing(),
-             .syncs      = true},  // here and below: the launches are the lesson
+             .syncs      = true},  // here and below: the host's launches are part of the time
             {.id         = "graph",
              .techniques = {"graph_replay"},
-             .idea       = "the same launches captured once, one launch a call",
+             .idea       = "the same kernels captured once; a call is one graph launch",
              .prediction = predict::ratio_at_least(1.1),
              .prepare    = prepared_on_gpu(graph),
              .syncs      = true},
             {.id         = "dependent",
              .launch     = on_gpu(dependent),
              .techniques = {"programmatic_dependent_launch"},
-             .idea       = "48 launches; a kernel begins early and fetches its weights before it waits",
+             .idea       = "48 launches; a kernel begins early and loads its weights before it waits",
              .prediction = predict::ratio_at_least(0.95),
-             .needs      = {machine::Feature::clusters},  // such launches are sm_90's, as they are
-             .syncs      = true},
+             .needs =
+                 {machine::Feature::clusters},  // programmatic dependent launch needs sm_90, as clusters do
+             .syncs = true},
             {.id         = "dependent_graph",
              .techniques = {"graph_replay", "programmatic_dependent_launch"},
-             .idea       = "a graph of such launches",
+             .idea       = "a graph captured from those launches",
              .prediction = predict::ratio_at_least(1.7),
              .prepare    = prepared_on_gpu(dependent_graph),
              .needs      = {machine::Feature::clusters},
@@ -105,7 +106,7 @@ const Experiment<Chain> chain{
         },
     .backend = Backend::cuda,
     .cache   = Cache::hot,
-    .sets    = 1,  // a graph holds the addresses that it was captured with
+    .sets    = 1,  // a graph holds the addresses it was captured with
     .catalog = {"graphs-001", "graphs-009"},
 };
 FATHOM_REGISTER(chain);

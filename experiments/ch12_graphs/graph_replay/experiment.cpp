@@ -1,14 +1,14 @@
-// A decode step is some forty kernels, each of which the host must launch. What does it gain to launch them
-// once, into a graph, and then the graph?
+// A decode step is some forty kernels, and the host launches each of them. What does a step gain when the
+// host captures them in a graph once, and launches the graph?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::graph_replay {
 
 using namespace engine_session;
-using Graphs = engine::EngineConfig::Graphs;
+using CudaGraphMode = engine::EngineConfig::CudaGraphMode;
 
-// All there from the start, and with answers of one length, so that nearly all steps have as many rows as
-// there are sequences.
+// All requests are there from the start and have answers of one length, so that nearly all steps have a row
+// for every sequence.
 Workload decoding(int64_t sequences) {
   return [=](uint64_t seed) {
     std::vector<Asked> asked = short_answers(sequences)(seed);
@@ -17,33 +17,34 @@ Workload decoding(int64_t sequences) {
   };
 }
 
-auto starts(Graphs graphs) {
+auto starts(CudaGraphMode graphs) {
   return [=](const Point& at) {
     engine::EngineConfig config = on_gpu();
-    config.graphs               = graphs;
+    config.cudagraph_mode       = graphs;
     return replay_on(engine_of(config), decoding(at["sequences"]), count_graphs);
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "The bundled model decodes 512 tokens: what is a step's cost when the host launches every kernel, "
-        "and when it launches one graph of them?",
+        "The bundled model decodes 512 tokens: what does a step cost when the host launches every kernel, "
+        "and "
+        "when it launches one graph?",
     .axes = {{"sequences", {1, 32}}},
     .variants =
         {
             {.id         = "launched",
-             .start      = starts(Graphs::none),
+             .start      = starts(CudaGraphMode::none),
              .techniques = {"batching"},
-             .idea       = "every kernel by itself, each beginning while the one before ends"},
+             .idea       = "the host launches every kernel (programmatic dependent launch)"},
             {.id         = "replayed",
-             .start      = starts(Graphs::whole),
+             .start      = starts(CudaGraphMode::full),
              .techniques = {"batching", "graph_replay"},
-             .idea       = "the same kernels from one graph, captured before the first request",
+             .idea       = "the same kernels in one graph, captured before the first request",
              .prediction = predict::ratio(1.6)},
         },
-    .catalog = {"graphs-001", "graphs-002"},
     .backend = Backend::cuda,
+    .catalog = {"graphs-001", "graphs-002"},
 };
 FATHOM_REGISTER(experiment);
 

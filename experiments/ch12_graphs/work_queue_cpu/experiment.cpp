@@ -1,13 +1,14 @@
-// Equal shares of uneven work are not equal work. A queue repairs that and costs an atomic operation for each
-// item.
+// Equal numbers of uneven items are not equal work. A queue balances the work, at the cost of an atomic
+// operation for each item.
+#include "lab/experiment.h"
 #include "walks.h"
 
 namespace fathom::lab::work_queue_cpu {
 
 const Experiment<Walks> walks{
     .question =
-        "What does uneven work cost when it is split in advance, and what does a queue cost that balances "
-        "it?",
+        "What does uneven work cost when it is split in advance, and what does a queue that balances it "
+        "cost?",
     .limit    = Limit::none,
     .axes     = {{"items", {65536, 4096}}},
     .check_at = {{"items", {0, 1, 2, 61, 63, 64, 65, 127, 129, 1009}}},
@@ -18,7 +19,7 @@ const Experiment<Walks> walks{
              .techniques = {"thread_parallel_loops"},
              .idea       = "equal numbers of neighbouring items for each thread",
              .threads    = kAllThreads},
-            // The trend gives the last of two threads 65 % of the work, which a queue cuts to 50 %.
+            // With two threads the trend gives the second 65 % of the work; a queue gives each 50 %.
             {.id         = "atomic_queue",
              .launch     = atomic_queue,
              .techniques = {"thread_parallel_loops", "work_queue"},

@@ -2,9 +2,10 @@
 //
 // bytes   12 n     hardly any traffic; the chains of shifts are the work
 // flops   0
-// limit   none: who works when is the question
-// idea    equal numbers of neighbouring items for each thread. Whoever gets the costly end keeps the others
-// waiting
+// limit   none: the question is how the work is distributed
+// idea    none yet: equal numbers of neighbouring items for each thread. The others wait for the thread with
+//         the costly end
+#include "core/thread_pool.h"
 #include "walks.h"
 
 namespace fathom::lab::work_queue_cpu {

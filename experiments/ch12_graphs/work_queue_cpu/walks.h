@@ -1,6 +1,5 @@
 // The problem: n walks of uneven length. Item i starts at start(i) and takes length(i) steps of a xorshift
-// generator; out(i) is where it ends. Nothing but the number of steps decides what an item costs, and nobody
-// can know it from i.
+// generator; out(i) is where it ends. An item's cost is its number of steps, which i does not tell.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +7,11 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "lab/experiment.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::work_queue_cpu {
 
-// xorshift32 (Marsaglia 2003): each step waits for the one before, some six cycles.
+// xorshift32 (Marsaglia 2003): each step depends on the one before, some six cycles.
 inline uint32_t walk(uint32_t x, uint32_t steps) {
   for (uint32_t s = 0; s < steps; ++s) {
     x ^= x << 13;
@@ -46,9 +45,9 @@ struct Walks {
   }
 
  private:
-  // Two kinds of unevenness that real work has. A heavy tail: Pareto with exponent 1.5, whose mean is three
-  // times its smallest, 8 steps, and a few items in a thousand take hundreds. And a trend: the last items
-  // cost four times as much as the first, as rows of a causal attention do, or documents in order of size.
+  // Two kinds of unevenness that real work has. A heavy tail: Pareto with exponent 1.5 from 8 steps on, whose
+  // mean is three times that; a few items in a thousand take hundreds. And a trend: the last items cost four
+  // times as much as the first, as in causal attention, or with documents sorted by size.
   static void uneven_lengths(uint32_t* length, int64_t n, uint64_t seed) {
     std::vector<double> u(static_cast<size_t>(n));
     fill_uniform(u.data(), n, seed, 0, 1);

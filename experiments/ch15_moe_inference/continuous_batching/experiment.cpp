@@ -1,24 +1,25 @@
-// A batch is as slow as its longest answer. What is gained when whoever is finished makes room at once?
+// A static batch takes as long as its longest answer. How much does it gain when a finished request makes
+// room at once?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::continuous_batching {
 
 using namespace engine_session;
 
-// No more tokens than this in a sequence; memory for the places of the widest variant, so that it never runs
-// out.
-constexpr int64_t kContext = 512, kPlaces = 32;
+// Tokens of a sequence at most, and sequences of the widest variant: memory holds so many whole contexts, so
+// that it never runs out.
+constexpr int64_t kContext = 512, kMaxSequences = 32;
 
 engine::EngineConfig sized(engine::EngineConfig config) {
   config.max_context = kContext;
-  config.kv_tokens   = kPlaces * kContext;
+  config.kv_tokens   = kMaxSequences * kContext;
   return config;
 }
 
-engine::EngineConfig continuous(int64_t places) {
+engine::EngineConfig continuous(int64_t max_sequences) {
   auto config                = sized(engine::EngineConfig::baseline());
   config.continuous_batching = true;
-  config.max_sequences       = places;
+  config.max_sequences       = max_sequences;
   return config;
 }
 
@@ -28,26 +29,28 @@ auto starts(const engine::EngineConfig& config) {
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "Requests of very different lengths wait to be answered: what do they gain when they join and "
-        "leave at every step, and not in batches of 8?",
-    .axes = {{"requests", {48}}},
+        "Requests with answers of very different lengths wait: what do they gain when they join and leave "
+        "the "
+        "batch at every step, and not in batches of 8?",
+    .axes  = {{"requests", {48}}},
+    .quick = {{"requests", {16}}},
     .variants =
         {
             {.id         = "static_8",
              .start      = starts(sized(engine::EngineConfig::baseline())),
              .techniques = {"batching"},
-             .idea       = "eight at a time; the next eight when the last of them has ended"},
+             .idea       = "eight requests at a time; the next eight when the last has finished"},
             {.id         = "continuous_8",
              .start      = starts(continuous(8)),
              .techniques = {"batching", "continuous_batching"},
-             .idea       = "eight places; who has ended makes room",
+             .idea       = "at most eight requests; a finished one makes room at once",
              .prediction = predict::ratio(1.25)},
             {.id         = "continuous_32",
-             .start      = starts(continuous(kPlaces)),
+             .start      = starts(continuous(kMaxSequences)),
              .techniques = {"batching", "continuous_batching"},
-             .idea       = "32 places",
+             .idea       = "at most 32 requests",
              .prediction = predict::ratio(1.45)},
         },
     .catalog = {"serving-001", "serving-004", "serving-015", "serving-018", "report-008"},

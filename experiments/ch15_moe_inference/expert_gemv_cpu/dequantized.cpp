@@ -3,7 +3,7 @@
 // bytes   6.4 width^2 of weights; here another 96 width^2 written and read as fp32
 // flops   24 width^2
 // limit   memory bandwidth
-// idea    a matrix becomes fp32, then it is multiplied like any other
+// idea    none yet: a matrix is dequantized to fp32 in memory, then multiplied
 #include "expert_steps.h"
 
 namespace fathom::lab::expert_gemv_cpu {

@@ -1,13 +1,14 @@
-// A decode step reads the weights of a token's experts once, at 4.25 bits each. Can they be unpacked as fast
-// as memory gives them?
+// A decode step reads the weights of a token's experts once, at 4.25 bits each. Can a CPU unpack them as fast
+// as memory delivers them?
+#include "lab/experiment.h"
 #include "expert_gemv.h"
 
 namespace fathom::lab::expert_gemv_cpu {
 
 const Experiment<ExpertGemv> expert_gemv{
-    .question = "What does it take to multiply 4-bit weights as fast as memory gives them?",
+    .question = "What does it take to multiply 4-bit weights as fast as memory delivers them?",
     .limit    = Limit::memory,
-    // gpt-oss's: 53 MB of weights for the 4 experts of a token.
+    // gpt-oss: 53 MB of weights for the 4 experts of a token.
     .axes     = {{"width", {2880}}},
     .check_at = {{"width", {0, 32, 64, 96, 128, 160, 416}}},
     .variants =
@@ -15,28 +16,33 @@ const Experiment<ExpertGemv> expert_gemv{
             {.id         = "dequantized",
              .launch     = dequantized,
              .techniques = {},
-             .idea       = "a matrix becomes fp32, then it is multiplied",
+             .idea       = "dequantizes a matrix to fp32 in memory, then multiplies",
              .prediction = predict::share(0.03)},
             {.id         = "row_at_a_time",
              .launch     = row_at_a_time,
              .techniques = {"kernel_fusion"},
-             .idea       = "a row is multiplied as soon as it is fp32, while it is in L1",
+             .idea       = "dequantizes a row, and multiplies it while it is in L1",
              .prediction = predict::ratio(2.5)},
             {.id         = "fused",
              .launch     = fused,
              .techniques = {"kernel_fusion", "simd", "register_blocking", "layout_change",
                             "software_prefetch"},
-             .idea       = "the engine's op: looked up and multiplied in registers",
-             .prediction = predict::ratio_at_least(15)},
+             .idea = "the engine's op: dequantizes by a table look-up in registers, and multiplies there",
+             .prediction = predict::ratio_at_least(15),
+             .kind       = Kind::engine,
+             .op         = "kernels/moe/experts_cpu.cpp"},
             {.id         = "threads",
              .launch     = fused,
              .techniques = {"kernel_fusion", "simd", "register_blocking", "layout_change",
                             "software_prefetch", "work_queue", "thread_parallel_loops"},
              .idea       = "fused, outputs from a queue on all threads",
              .prediction = predict::share_at_least(0.75),
+             .kind       = Kind::engine,
+             .op         = "kernels/moe/experts_cpu.cpp",
              .threads    = kAllThreads},
         },
     .catalog = {"quant-013"},
+    .group   = "expert_gemv",
 };
 FATHOM_REGISTER(expert_gemv);
 

@@ -1,4 +1,4 @@
-// The problem: one token through its 4 experts, gpt-oss's layer (kernels/experts.h has the formula),
+// The problem: one token through its 4 experts, gpt-oss's layer (kernels/moe/experts.h has the formula),
 // weights in MXFP4: 4-bit numbers, 32 to a scale.
 #pragma once
 
@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/fp4_blocks.h"
-#include "kernels/experts.h"
-#include "lab/experiment.h"
+#include "core/mxfp4_nvfp4.h"
+#include "kernels/moe/experts.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::expert_gemv_cpu {
 
-inline constexpr int64_t kExperts = 4;  // those of one token; an engine has more, and leaves them alone
+inline constexpr int64_t kExperts = 4;  // of the one token; a model has more, which are not read
 inline constexpr float kLimit = 7, kAlpha = 1.702f;
-inline constexpr int kMostThreads = 128;  // that the op may have scratch for
+inline constexpr int kMaxThreads = 128;  // the scratch serves so many
 
 struct ExpertGemv {
   View<const float, 2> x;                    // 1 x width
@@ -40,9 +40,9 @@ struct ExpertGemv {
   }
 
   void check(Checker& checker) const {
-    std::vector<Activation> of[kExperts];  // made when the first element is asked for
+    std::vector<Activation> of[kExperts];  // computed when the first element is asked for
     checker.values("out", out, [&](int64_t, int64_t h) {
-      // Errors of activations come through as those of many sums do that have nothing to do with each other.
+      // Errors of activations are independent: their squares add up.
       Sum sum{.length = 2 * width()};
       double brought = 0;
       for (int64_t k = 0; k < kExperts; ++k) {
@@ -84,7 +84,7 @@ struct ExpertGemv {
         units(arena.workspace<float>({2 * width})),
         activations(arena.workspace<float>({width})),
         scratch(arena.workspace<float>(
-            {kernels::experts_cpu_scratch_bytes(1, kExperts, kExperts, width, width, kMostThreads) / 4})) {}
+            {kernels::experts_cpu_scratch_bytes(1, kExperts, kExperts, width, width, kMaxThreads) / 4})) {}
 
   // Scales from 2^-7 to 2^-5: units come out around the limit of 7 at the model's width.
   static kernels::Mxfp4Matrices matrices(int64_t outputs, int64_t inputs, Arena& arena) {

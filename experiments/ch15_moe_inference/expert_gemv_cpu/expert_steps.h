@@ -1,10 +1,11 @@
-// The steps of the variants that multiply in fp32: a row of numbers from MXFP4, its product with another, and
-// an expert from products.
+// Steps of the variants that multiply in fp32: dequantizing a row, a dot product, and an expert made of
+// products.
 #pragma once
 
 #include <array>
+#include <cmath>
 
-#define HWY_DISABLE_PCLMUL_AES  // x86-64-v3 promises neither, and Highway would settle for SSSE3
+#define HWY_DISABLE_PCLMUL_AES  // x86-64-v3 includes neither; Highway would fall back to SSSE3
 #include "expert_gemv.h"
 #include "hwy/highway.h"
 
@@ -46,8 +47,8 @@ HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, i
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-// out = the token's experts, each weighted; multiply(w, expert, in, products) has all outputs of an expert's
-// matrix.
+// out = the weighted sum of the token's experts; multiply(w, expert, in, products) computes all outputs of an
+// expert's matrix.
 template <class Multiply>
 void run_experts(const ExpertGemv& p, const Multiply& multiply) {
   const int64_t width = p.width();

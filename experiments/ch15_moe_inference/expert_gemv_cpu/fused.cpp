@@ -3,8 +3,9 @@
 // bytes   6.4 width^2 of weights
 // flops   24 width^2, divided by the threads
 // limit   memory bandwidth
-// idea    the engine's op, kernels/experts_cpu.cpp: numbers are looked up in registers, a vector at a time,
-//         and multiplied there; the activations were put in the order that the look-up gives
+// idea    the engine's op, kernels/moe/experts_cpu.cpp: codes become numbers by a table look-up in registers,
+//         a vector at a time, and are multiplied there; activations are permuted to the order of the look-up
+#include "core/thread_pool.h"
 #include "expert_gemv.h"
 
 namespace fathom::lab::expert_gemv_cpu {

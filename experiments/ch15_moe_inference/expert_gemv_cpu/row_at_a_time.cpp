@@ -3,7 +3,7 @@
 // bytes   6.4 width^2 of weights
 // flops   24 width^2
 // limit   memory bandwidth
-// idea    a row is multiplied as soon as it is fp32, while it is in L1
+// idea    fusion: a row is dequantized, and multiplied while it is in L1
 #include "expert_steps.h"
 
 namespace fathom::lab::expert_gemv_cpu {

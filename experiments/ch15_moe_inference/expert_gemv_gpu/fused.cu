@@ -4,12 +4,12 @@
 // flops   6 width^2 a slot
 // limit   DRAM bandwidth. H200: T = 1 is 53 MB, 12 us at 4.55 TB/s. But each weight of a lane takes about 4
 //         instructions (two of shifts and masks, a conversion, an FMA): 12.4 million of them, one a cycle in
-//         each of 528 schedulers, are 13 us. And every slot of an expert unpacks its weights anew
-// idea    weights are unpacked where they are multiplied. A lane has every 32nd block of a row, 16 bytes, and
-//         of two rows at once, so that it has 6 loads under way; its part of x stays in 96 registers for all
-//         rows of the warp
-#include "core/cuda.h"
-#include "core/multiprocessors.h"
+//         each of 528 schedulers, are 13 us. And every slot of an expert unpacks its weights again
+// idea    fusion: weights are dequantized in the registers where they are multiplied. A lane has every 32nd
+//         block of a row, 16 bytes, of two rows at once, so that 6 loads are in flight; its part of x stays
+//         in 96 registers for all rows of the warp
+#include "cuda/check.h"
+#include "cuda/multiprocessors.h"
 #include "experiments/ch15_moe_inference/mxfp4_words.cuh"
 #include "two_rows.cuh"
 
@@ -17,9 +17,9 @@ namespace fathom::lab::expert_gemv_gpu {
 namespace {
 
 constexpr int kEach     = 3;  // blocks of a row that a lane has: rows of up to 3072
-constexpr int kResident = 3;  // thread blocks of a multiprocessor, for what they need of registers
+constexpr int kResident = 3;  // CTAs of an SM: its registers hold so many
 
-// Of one block of 32 numbers.
+// The dot product of one block of 32 weights.
 __device__ float product(const uint4& codes, const float (&x)[32]) {
   const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
   float sum               = 0;
@@ -73,12 +73,12 @@ __global__ void __launch_bounds__(kThreads, kResident)
       sums.x += product(block[0][j], x[j]) * mxfp4::scale(code[0][j]);
       sums.y += product(block[1][j], x[j]) * mxfp4::scale(code[1][j]);
     }
-    sums = over_warp(sums);
+    sums = warp_sum(sums);
     if (lane == 0) layer.store(expert, p, slot, sums);
   }
 }
 
-// As many thread blocks as are resident at once, an equal part of them for each slot.
+// As many CTAs as are resident at once, an equal part of them for each slot.
 template <class Layer>
 void multiply(const mxfp4::Matrices& w, const ExpertGemv& p, StreamRef stream) {
   const int64_t slots = p.experts.size(), all = blocks_for(w.blocks.extent(1) / 2, kWarps);

@@ -1,10 +1,12 @@
-// Token by token, an expert's weights are fetched for one row at a time. Grouped, once for all rows.
+// Token by token, an expert's weights are fetched for each row. Grouped by expert, they are fetched once for
+// all rows.
+#include "lab/experiment.h"
 #include "variants.h"
 
 namespace fathom::lab::grouped_experts_cpu {
 
 const Experiment<ExpertLayer> grouped_experts{
-    .question = "What is it worth to gather the tokens of an expert before it is computed?",
+    .question = "How much faster are experts when the tokens of each are gathered first?",
     .limit    = Limit::flops,
     // 512 tokens: 64 rows for an expert on average. 64 tokens: 8, and some experts have 1.
     .axes     = {{"tokens", {512, 64}}},
@@ -14,12 +16,12 @@ const Experiment<ExpertLayer> grouped_experts{
             {.id         = "token_by_token",
              .launch     = token_by_token,
              .techniques = {"sparse_activation"},
-             .idea       = "two products of a row with a matrix for each expert of each token",
+             .idea       = "two vector-matrix products for each expert of each token",
              .prediction = predict::share(0.15)},
             {.id         = "grouped",
              .launch     = grouped,
              .techniques = {"sparse_activation", "grouped_experts"},
-             .idea       = "rows gathered by expert, multiplied as matrices, collected by token",
+             .idea       = "gathers rows by expert, multiplies matrices, combines results by token",
              .prediction = predict::ratio(5)},
             {.id         = "threads",
              .launch     = threads,
@@ -29,6 +31,7 @@ const Experiment<ExpertLayer> grouped_experts{
              .threads    = kAllThreads},
         },
     .catalog = {"moe-003"},
+    .group   = "grouped_experts",
 };
 FATHOM_REGISTER(grouped_experts);
 

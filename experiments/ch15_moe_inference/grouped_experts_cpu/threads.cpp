@@ -3,12 +3,12 @@
 // bytes   8.4 MB of weights, once; T * 2 rows of 1 KiB gathered, and as many results
 // flops   T * 2 * 262,144, divided by the threads
 // limit   FMA peak of all cores
-// idea    groups are as uneven as the router made them: threads take blocks of an expert's rows from a queue.
-// Two blocks of
-//         one expert meet its weights in L3
+// idea    groups are uneven, so threads take blocks of an expert's rows from a queue. Blocks of one expert
+//         share its weights in L3
 #include <algorithm>
 #include <atomic>
 
+#include "core/thread_pool.h"
 #include "experiments/ch15_moe_inference/expert_steps.h"
 #include "variants.h"
 
@@ -31,7 +31,7 @@ void threads(const ExpertLayer& p, Context& context) {
       first_block += blocks;
     }
   });
-  // Both experts of a token must be done; the end of run() says so.
+  // The end of run() ensures that both experts of a token are done.
   context.pool.parallel_for(p.x.extent(0), 1,
                             [&](int64_t begin, int64_t end) { moe::combine(p, begin, end); });
 }

@@ -3,8 +3,8 @@
 // bytes   0.5 MB of weights for each of T * 2 pairs of token and expert, from L2, L3 or memory
 // flops   T * 2 * 262,144
 // limit   FMA peak; here the bandwidth of the level that holds 8.4 MB of weights
-// idea    the loop of the formula: for each token, for each of its experts, two products of a row with a
-// matrix
+// idea    none yet: the loop of the formula. For each token, for each of its experts, two vector-matrix
+//         products
 #include "experiments/ch15_moe_inference/expert_steps.h"
 #include "variants.h"
 

@@ -1,13 +1,15 @@
 // a = gated(products + b1); slots = weight (products + b2)          n rows of one expert
 //
-// bytes   gate: 10 width a row; weigh: 8 width a row. What they read was just written: most is in L2
+// bytes   gate: 10 width a row; weigh: 8 width a row. Their input was just written: most of it is in L2
 // limit   L2 bandwidth
-// idea    a thread for two sums, by the epilogues of the engine's kernels (kernels/packed_epilogue.cuh)
+// idea    a thread has two sums, and calls the epilogues of the engine's kernels
+//         (kernels/moe/swiglu_epilogue.cuh, kernels/moe/weighted_epilogue.cuh)
 #include "epilogues.h"
 
-#include "core/cuda.h"
+#include "cuda/check.h"
 #include "experiments/ch15_moe_inference/mxfp4_layers.h"
-#include "kernels/packed_epilogue.cuh"
+#include "kernels/moe/swiglu_epilogue.cuh"
+#include "kernels/moe/weighted_epilogue.cuh"
 
 namespace fathom::lab::grouped_experts_gpu {
 namespace {
@@ -15,7 +17,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
-    gate_kernel(const float2* __restrict__ products, int units, kernels::StoreGated store) {
+    gate_kernel(const float2* __restrict__ products, int units, kernels::SwigluEpilogue store) {
   const int u = blockIdx.x * kThreads + threadIdx.x, row = blockIdx.y;
   if (u >= units) return;
   const float2 sums = products[int64_t{row} * units + u];
@@ -24,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     weigh_kernel(const float* __restrict__ products, const int32_t* __restrict__ slot,
-                 const float* __restrict__ weights, int width, kernels::StoreWeighted store) {
+                 const float* __restrict__ weights, int width, kernels::WeightedEpilogue store) {
   const int pair = blockIdx.x * kThreads + threadIdx.x, p = pair / 8 * 16 + pair % 8;
   if (2 * pair >= width) return;
   const float* row = products + int64_t{blockIdx.y} * width;
@@ -33,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 dim3 grid_for(int64_t threads, int64_t rows) {
-  FATHOM_EXPECT(rows < 65536, "a block has one row, and a grid 65,535 of them");
+  FATHOM_EXPECT(rows < 65536, "a CTA has one row, and the grid at most 65,535");
   return dim3(blocks_for(threads, kThreads), static_cast<unsigned>(rows));
 }
 
@@ -43,12 +45,12 @@ void gate(View<const float, 2> products, const float* bias, View<bf16, 2> a, Str
   if (a.size() == 0) return;
   gate_kernel<<<grid_for(a.extent(1), a.extent(0)), kThreads, 0, stream>>>(
       reinterpret_cast<const float2*>(products.data()), static_cast<int>(a.extent(1)),
-      {.a     = a.data(),
-       .units = a.extent(1),
-       .bias  = bias,
-       .times = 1,
-       .limit = mxfp4::kLimit,
-       .alpha = mxfp4::kAlpha});
+      {.a            = a.data(),
+       .units        = a.extent(1),
+       .bias         = bias,
+       .output_scale = 1,
+       .limit        = mxfp4::kLimit,
+       .alpha        = mxfp4::kAlpha});
   FATHOM_LAUNCHED();
 }
 
@@ -58,7 +60,7 @@ void weigh(View<const float, 2> products, const float* bias, View<const int32_t,
   if (products.size() == 0) return;
   weigh_kernel<<<grid_for(width / 2, products.extent(0)), kThreads, 0, stream>>>(
       products.data(), slot.data(), weights.data(), static_cast<int>(width),
-      {.y = slots.data(), .hidden = width, .bias = bias, .times = 1});
+      {.y = slots.data(), .hidden = width, .bias = bias, .output_scale = 1});
   FATHOM_LAUNCHED();
 }
 

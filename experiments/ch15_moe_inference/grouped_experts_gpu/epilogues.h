@@ -1,9 +1,9 @@
-// What is left to do with products that a library made of n rows of one expert.
+// Epilogues of the library's products of n rows of one expert.
 #pragma once
 
 #include "core/dtype.h"
-#include "core/stream.h"
 #include "core/view.h"
+#include "cuda/stream.h"
 
 namespace fathom::lab::grouped_experts_gpu {
 

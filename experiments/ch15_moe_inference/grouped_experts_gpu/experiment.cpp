@@ -1,6 +1,5 @@
-// A prompt has thousands of tokens, each with experts of its own. One expert's product is too small to fill a
-// GPU and the next one's waits for it: what is it worth to multiply all of them at once, as they lie in
-// memory?
+// A prompt has thousands of tokens, each with its own experts. One expert's GEMM is too small to fill a GPU,
+// and the next one waits for it. How much faster is one grouped GEMM over all experts?
 #include "lab/experiment.h"
 
 #include <algorithm>
@@ -13,8 +12,8 @@
 namespace fathom::lab::grouped_experts_gpu {
 namespace {
 
-// Routers have favourites: the smaller of two draws makes low experts likelier than high ones, by up to 63 to
-// 1. Where a token has that one, it takes the next that it has not.
+// Routers favour some experts. The smaller of two draws makes low experts likelier than high ones, by up to
+// 63 to 1. If the token already has that expert, it takes the next that it does not have.
 void route(int32_t* to, int64_t slots, uint64_t seed) {
   std::vector<int32_t> other(static_cast<size_t>(slots));
   fill_integers(to, slots, seed, 0, kExperts);
@@ -49,7 +48,7 @@ GroupedExperts::GroupedExperts(int64_t tokens, int64_t width, Arena& arena)
       numbers(arena.workspace<bf16>({2 * width, width})),
       products(arena.workspace<float>({tokens, 2 * width})) {}
 
-// Weights count in full: at the timed points hardly an expert is without tokens.
+// Weights count in full: at the timed points nearly every expert has tokens.
 Cost GroupedExperts::cost() const {
   const int64_t of_one = 3 * x.extent(1) * x.extent(1);  // numbers of an expert
   return {.read = kExperts * of_one * 17 / 32 + up_bias.bytes() + down_bias.bytes() + x.bytes() +
@@ -80,22 +79,23 @@ void GroupedExperts::check(Checker& checker) const {
 namespace {
 
 const Experiment<GroupedExperts> grouped_experts{
-    .question = "What is it worth to multiply the tokens of all experts at once, with weights of 4 bits?",
-    .limit    = Limit::tensor_flops,
+    .question =
+        "How much faster is one grouped GEMM over all experts than a GEMM for each, with 4-bit weights?",
+    .limit = Limit::tensor_flops,
     // 256, 64 and 1024 rows for an expert on average.
     .axes     = {{"tokens", {2048, 512, 8192}}, {"width", {2880}}},
     .check_at = {{"tokens", {0, 1, 9, 67, 200, 300}}, {"width", {64, 192}}},
     .variants = {{.id         = "one_gemm_each",
                   .techniques = {},
-                  .idea       = "for each expert: weights become bf16, cuBLAS, and a kernel for what follows",
+                  .idea       = "for each expert: dequantize to bf16, cuBLAS, an epilogue kernel",
                   .prediction = predict::share(0.26),
                   .prepare    = prepared_on_gpu(one_gemm_each),
-                  .syncs      = true},  // cuBLAS is told on the host how many rows an expert has
+                  .syncs      = true},  // cuBLAS takes an expert's number of rows on the host
                  {.id         = "one_launch_each",
                   .launch     = on_gpu(one_launch_each),
                   .techniques = {"sparse_activation", "kernel_fusion", "tensor_cores", "tma_pipeline",
                                  "warp_specialization"},
-                  .idea       = "the engine's kernels, one expert at a time: nothing between goes to memory",
+                  .idea = "the engine's kernels, one expert at a time: dequantization and epilogue are fused",
                   .prediction = predict::ratio(0.8),
                   .needs      = {machine::Feature::wgmma}},
                  {.id         = "grouped",
@@ -103,11 +103,14 @@ const Experiment<GroupedExperts> grouped_experts{
                   .techniques = {"sparse_activation", "grouped_experts", "kernel_fusion", "tensor_cores",
                                  "tma_pipeline", "warp_specialization", "persistent_kernel",
                                  "programmatic_dependent_launch"},
-                  .idea       = "the engine's ops: all experts' items in one launch, dealt to all processors",
+                  .idea       = "the engine's ops: the tiles of all experts in one launch, over all SMs",
                   .prediction = predict::ratio_at_least(1.3),
+                  .kind       = Kind::engine,
+                  .op         = "kernels/moe/experts_grouped_gemm.cu",
                   .needs      = {machine::Feature::wgmma}}},
     .backend  = Backend::cuda,
     .catalog  = {"moe-003", "moe-011", "occupancy-009"},
+    .group    = "grouped_experts",
 };
 FATHOM_REGISTER(grouped_experts);
 

@@ -1,5 +1,5 @@
-// An engine of this chapter is its plain self and four features. What does each bring alone, and what do they
-// bring together, in the same memory?
+// This chapter adds four features to a plain engine. How much does each gain alone, and how much do they gain
+// together, in the same memory?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::monolithic_engine {
@@ -19,9 +19,9 @@ engine::EngineConfig with(std::initializer_list<bool engine::EngineConfig::*> fe
   return config;
 }
 
-// Half of the questions come behind the same eight examples. They arrive at four times the rate that `plain`
-// can take, so that the time is a matter of throughput; and not all in one step, because who comes together
-// finds nothing that the other has left.
+// Half of the questions follow the same eight examples. They arrive at four times the rate that `plain` can
+// serve, so that throughput determines the time. They do not arrive all in one step, because requests that
+// start together cannot share a prefix.
 Workload workload(int64_t count) {
   const Workload questions = [=](uint64_t seed) {
     std::vector<Asked> asked;
@@ -47,17 +47,19 @@ auto starts(const engine::EngineConfig& config) {
 
 using Config = engine::EngineConfig;
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "What do continuous batching, paged memory, shared prefixes and scheduling ahead each bring to a "
-        "plain engine, and what do they bring together?",
-    .axes = {{"requests", {40}}},
+        "How much do continuous batching, paged memory, prefix caching and asynchronous scheduling each gain "
+        "over a plain engine, and how much together?",
+    .axes  = {{"requests", {40}}},
+    .quick = {{"requests", {12}}},
     .variants =
         {
             {.id         = "plain",
              .start      = starts(plain()),
              .techniques = {"batching"},
-             .idea       = "static batches of 8, a whole context each, one step after the other"},
+             .idea =
+                 "static batches of 8, memory for a whole context each, steps planned one after the other"},
             {.id         = "continuous",
              .start      = starts(with({&Config::continuous_batching})),
              .techniques = {"batching", "continuous_batching"},
@@ -66,12 +68,12 @@ const SessionExperiment experiment{
             {.id         = "paged",
              .start      = starts(with({&Config::paged_kv})),
              .techniques = {"batching", "paged_kv"},
-             .idea       = "pages as they are needed: alone it leaves memory over that nobody takes",
+             .idea       = "pages on demand; alone it frees memory that static batches cannot use",
              .prediction = predict::ratio(1)},
             {.id         = "prefixes",
              .start      = starts(with({&Config::prefix_cache})),
              .techniques = {"batching", "prefix_caching"},
-             .idea       = "equal beginnings are computed once",
+             .idea       = "equal prefixes are computed once",
              .prediction = predict::ratio(1.6)},
             {.id         = "ahead",
              .start      = starts(with({&Config::async_scheduling})),

@@ -1,13 +1,13 @@
-// Prompts that begin alike have the same keys and values there. How much sooner is the first token if these
-// are computed once?
+// Prompts with the same prefix have the same keys and values for it. How much sooner is the first token when
+// these are computed once?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::prefix_caching {
 
 using namespace engine_session;
 
-constexpr int64_t kRequests = 24;
-constexpr uint64_t kAbouts  = 4;  // different beginnings
+constexpr int64_t kRequests  = 24;
+constexpr uint64_t kPrefixes = 4;  // different ones
 
 engine::EngineConfig recomputing() {
   auto config                = engine::EngineConfig::baseline();
@@ -23,14 +23,14 @@ engine::EngineConfig sharing() {
   return config;
 }
 
-// Each behind one of four lists of examples, in turn; as it comes in an open loop, at half of what
-// `recomputing` could take.
+// Questions that follow one of four lists of examples, in turn. They arrive in an open loop, at half of the
+// rate that `recomputing` can serve.
 Workload workload(int64_t shots) {
   const Workload questions = [=](uint64_t seed) {
     std::vector<Asked> asked;
     for (uint64_t i = 0; i < kRequests; ++i)
       asked.push_back(
-          {.prompt     = prompt_of({.seed = seed, .index = i, .shots = shots, .about = seed + i % kAbouts}),
+          {.prompt     = prompt_of({.seed = seed, .index = i, .shots = shots, .about = seed + i % kPrefixes}),
            .max_tokens = 32});
     return asked;
   };
@@ -49,7 +49,7 @@ auto starts(const engine::EngineConfig& config) {
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
         "Prompts begin with one of four lists of examples: how much sooner is the first token when a list "
         "is computed once?",
@@ -59,11 +59,11 @@ const SessionExperiment experiment{
             {.id         = "recomputing",
              .start      = starts(recomputing()),
              .techniques = {"continuous_batching", "paged_kv"},
-             .idea       = "every prompt from its first token"},
+             .idea       = "every prompt is computed from its first token"},
             {.id         = "sharing",
              .start      = starts(sharing()),
              .techniques = {"continuous_batching", "paged_kv", "prefix_caching"},
-             .idea       = "blocks of 16 tokens found by a hash of all up to their end",
+             .idea       = "blocks of 16 tokens are found by a hash of all tokens up to their end",
              .prediction = predict::ratio_at_least(4)},
         },
     .catalog = {"kv-001"},

@@ -1,11 +1,11 @@
-// out(t) = sum_e g(t, e) relu(x(t) W1[e]) W2[e]         T x 256, 16 experts, fp32; g is 0 but for the 2 of
-// the router
+// out(t) = sum_e g(t, e) relu(x(t) W1[e]) W2[e]         T x 256, 16 experts, fp32; g is 0 except for the 2
+//                                                       experts of the router
 //
 // bytes   8.4 MB of weights, once; T rows of 1 KiB for each expert, in L2
-// flops   T * 16 * 262,144, eight times what is needed
+// flops   T * 16 * 262,144, eight times the least
 // limit   FMA peak
-// idea    every expert on every token, as one large product for each expert: no gather, no scatter, a mask at
-// the end
+// idea    none yet: every expert on every token, a large product for each expert. No gather, no scatter, a
+//         mask at the end
 #include "experiments/ch15_moe_inference/expert_steps.h"
 #include "variants.h"
 

@@ -1,5 +1,6 @@
-// A Mixture-of-Experts layer has the parameters of all its experts and needs the work of a few. How much of
-// that becomes time?
+// A Mixture-of-Experts layer has the parameters of all its experts and needs the work of a few of them. Does
+// the time fall as much as the work?
+#include "lab/experiment.h"
 #include "variants.h"
 
 namespace fathom::lab::sparse_activation_cpu {
@@ -17,7 +18,7 @@ const Experiment<ExpertLayer> sparse_activation{
             {.id         = "dense",
              .launch     = dense,
              .techniques = {},
-             .idea       = "all experts on all tokens, the gates of those not chosen 0",
+             .idea       = "all experts on all tokens; gates of experts that were not chosen are 0",
              .prediction = predict::share(0.1)},
             {.id         = "routed",
              .launch     = routed,

@@ -2,8 +2,9 @@
 //
 // bytes   0.5 MB of weights for each of T * 2 pairs of token and expert, from L2, L3 or memory
 // flops   T * 2 * 262,144
-// limit   FMA peak; here, with 2 flops for each weight of 4 bytes, the bandwidth of the level that holds 8.4
-// MB idea    a token runs through the experts that the router chose, and no other
+// limit   FMA peak; here, with 2 flops for each weight of 4 bytes, the bandwidth of the level that holds
+//         8.4 MB
+// idea    sparse activation: a token uses only the experts that the router chose
 #include "experiments/ch15_moe_inference/expert_steps.h"
 #include "variants.h"
 

@@ -3,8 +3,8 @@
 // bytes   8.4 MB of weights, once; T * 2 rows of 1 KiB gathered, and as many results
 // flops   T * 2 * 262,144
 // limit   FMA peak
-// idea    the same pairs of token and expert, grouped by expert: weights are used for all tokens of an expert
-// at once
+// idea    the same pairs of token and expert, grouped by expert: weights are read once for all tokens of an
+//         expert
 #include "experiments/ch15_moe_inference/expert_steps.h"
 #include "variants.h"
 

@@ -1,5 +1,5 @@
-// A mean says that all is well while every tenth user waits. What do percentiles and a limit show of three
-// engines under the same load, and what helps once more is asked than can be answered?
+// A mean can look good while every tenth user waits. What do percentiles and a latency limit show of three
+// engines under the same load, and what helps under overload?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::latency_percentiles {
@@ -19,7 +19,7 @@ engine::EngineConfig continuous() {
   return config;
 }
 
-// No more at work than answer in time, and no more waiting than soon will be.
+// Admission control: as many running as are answered in time, and a short queue.
 engine::EngineConfig bounded() {
   auto config                = continuous();
   config.max_sequences       = 12;
@@ -27,8 +27,8 @@ engine::EngineConfig bounded() {
   return config;
 }
 
-// What this machine can do: `rps` requests a second of `continuous` at saturation, and an answer when nobody
-// else asks.
+// This machine's capacity: requests a second of `continuous` at saturation, and the time of a request that
+// runs alone.
 struct Scale {
   double rps, alone_s;
 };
@@ -42,15 +42,15 @@ const Scale& scale() {
   return scale;
 }
 
-Workload workload(int64_t load_percent) {
-  return in_open_loop(short_answers(192), scale().rps * static_cast<double>(load_percent) / 100);
+Workload workload(int64_t requests, int64_t load_percent) {
+  return in_open_loop(short_answers(requests), scale().rps * static_cast<double>(load_percent) / 100);
 }
 
-// A good request has its whole answer within ten times what it takes alone. Where there is none, half a one
-// is counted, so that there is a time to compare.
+// A good request is answered within ten times the time it takes alone. If none is, half a request counts, so
+// that there is a time to compare.
 void report(const Seen& seen, Metrics& metrics) {
   const double limit_s = 10 * scale().alone_s;
-  const auto within    = serve::summarize(seen.requests, seen.summary.duration_s, {.e2el_s = limit_s});
+  const auto within    = load::summarize(seen.requests, seen.summary.duration_s, {.e2el_s = limit_s});
   const double good    = *within.request_goodput * within.duration_s;
   metrics["ns_per_good_request"] = {1e9 * within.duration_s / std::max(good, 0.5), "lower"};
   metrics["slo_attainment"]      = {good / static_cast<double>(seen.asked.size()), "higher"};
@@ -62,15 +62,16 @@ void report(const Seen& seen, Metrics& metrics) {
 
 auto starts(const engine::EngineConfig& config) {
   return [config](const Point& at) {
-    return replay_on(engine_of(config), workload(at["load_percent"]), report);
+    return replay_on(engine_of(config), workload(at["requests"], at["load_percent"]), report);
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
         "Of requests that arrive at random, how many are answered within ten times their time alone, at "
-        "150 % and at 70 % of what the engine can take?",
-    .axes = {{"load_percent", {150, 70}}},
+        "150 % and at 70 % of the engine's saturation rate?",
+    .axes  = {{"load_percent", {150, 70}}, {"requests", {192}}},
+    .quick = {{"requests", {48}}},
     .variants =
         {
             {.id         = "plain",
@@ -81,13 +82,13 @@ const SessionExperiment experiment{
              .start      = starts(continuous()),
              .techniques = {"continuous_batching", "paged_kv", "prefix_caching", "latency_hiding",
                             "latency_percentiles"},
-             .idea       = "the engine of chapter 15; all who come are taken in",
+             .idea       = "the engine of chapter 15; every request is admitted",
              .prediction = predict::ratio_at_least(1.5)},
             {.id         = "bounded",
              .start      = starts(bounded()),
              .techniques = {"continuous_batching", "paged_kv", "prefix_caching", "latency_hiding",
                             "latency_percentiles"},
-             .idea       = "12 at work, 4 waiting; who would miss the limit is turned away at once",
+             .idea       = "12 running, 4 waiting; further requests are refused at once",
              .prediction = predict::ratio_at_least(2)},
         },
     .catalog = {"serving-004", "serving-005", "harness-010", "report-008"},

@@ -1,4 +1,4 @@
-// A prefix cache helps as long as prefixes stay. How large must it be, and does its hit rate say so?
+// A prefix cache helps as long as prefixes stay in it. How large must it be, and does its hit rate show that?
 #include "core/rng.h"
 #include "experiments/engine_session.h"
 
@@ -6,9 +6,9 @@ namespace fathom::lab::prefix_hit_rate {
 
 using namespace engine_session;
 
-// Beginnings of about 220 tokens, 1800 in all; two requests that run need 500 beside them.
-constexpr int64_t kRequests = 48;
-constexpr uint64_t kAbouts  = 8;
+// Prefixes of about 220 tokens, 1800 in all; two running requests need 500 more.
+constexpr int64_t kRequests  = 48;
+constexpr uint64_t kPrefixes = 8;
 
 engine::EngineConfig cache_of(int64_t tokens) {
   auto config                = engine::EngineConfig::baseline();
@@ -21,7 +21,7 @@ engine::EngineConfig cache_of(int64_t tokens) {
 
 std::vector<Asked> workload(uint64_t seed, int64_t shots) {
   std::vector<int64_t> about(kRequests);
-  fill_integers(about.data(), kRequests, seed, 0, kAbouts);
+  fill_integers(about.data(), kRequests, seed, 0, kPrefixes);
   std::vector<Asked> asked;
   for (uint64_t i = 0; i < kRequests; ++i)
     asked.push_back(
@@ -48,32 +48,33 @@ auto starts(int64_t tokens) {
         engine_of(cache_of(tokens)), [shots](uint64_t seed) { return workload(seed, shots); },
         [](const Seen& seen, Metrics& metrics) {
           metrics["hit_rate"] = {hit_rate(seen, 0, kRequests), "higher"};
-          // Once every beginning was there: what the cache forgot, and not what it never had.
+          // By then every prefix was computed once: only evictions cause misses.
           metrics["hit_rate_second_half"] = {hit_rate(seen, kRequests / 2, kRequests), "higher"};
         });
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "Eight beginnings of prompts take turns at random: what do the hit rate and the time say of caches "
-        "that hold some of them, most, and all?",
+        "Prompts start with one of eight prefixes at random: what are hit rate and time with caches that "
+        "hold "
+        "some of them, most, and all?",
     .axes = {{"shots", {8}}},
     .variants =
         {
             {.id         = "tokens_1024",
              .start      = starts(1024),
              .techniques = {"prefix_caching", "paged_kv", "hit_rate_monitoring"},
-             .idea       = "beside what is being computed, one or two beginnings fit"},
+             .idea       = "one or two prefixes fit beside the running requests"},
             {.id         = "tokens_2048",
              .start      = starts(2048),
              .techniques = {"prefix_caching", "paged_kv", "hit_rate_monitoring"},
-             .idea       = "most of the eight",
+             .idea       = "most of the eight prefixes fit",
              .prediction = predict::ratio(1.5)},
             {.id         = "tokens_4096",
              .start      = starts(4096),
              .techniques = {"prefix_caching", "paged_kv", "hit_rate_monitoring"},
-             .idea       = "all, and room to spare",
+             .idea       = "all prefixes fit",
              .prediction = predict::ratio(2.5)},
         },
     .catalog = {"kv-007"},

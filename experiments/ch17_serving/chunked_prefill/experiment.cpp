@@ -1,5 +1,5 @@
-// While a long prompt is read, nobody else gets a token. How long is the worst gap, and what does it cost to
-// read prompts in pieces?
+// While a long prompt is prefilled, no other request gets a token. How long is the worst gap between tokens,
+// and what does chunked prefill cost?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::chunked_prefill {
@@ -12,7 +12,7 @@ engine::EngineConfig whole() {
   engine::EngineConfig config;
   config.max_context     = 2048;
   config.kv_tokens       = 16384;
-  config.prefix_cache    = false;  // no two prompts begin alike
+  config.prefix_cache    = false;  // no two prompts share a prefix
   config.chunked_prefill = false;
   return config;
 }
@@ -24,7 +24,7 @@ engine::EngineConfig pieces(int64_t rows) {
   return config;
 }
 
-// Six long answers, and four long prompts that come while they are written.
+// Six long answers, and four long prompts that arrive while these are generated.
 Workload workload(int64_t shots) {
   const Workload together = [=](uint64_t seed) {
     std::vector<Asked> asked;
@@ -60,7 +60,7 @@ void report(const Seen& seen, Metrics& metrics) {
     for (size_t t = 1; t < tokens_s.size(); ++t) worst_s = std::max(worst_s, tokens_s[t] - tokens_s[t - 1]);
   }
   metrics["worst_gap_ns"]    = {1e9 * worst_s, "lower"};
-  metrics["ttft_of_long_ns"] = {1e9 * *serve::Distribution(first_s).median(), "lower"};
+  metrics["ttft_of_long_ns"] = {1e9 * *load::Distribution(first_s).median(), "lower"};
   metrics["duration_ns"]     = {1e9 * seen.summary.duration_s, "lower"};
 }
 
@@ -68,9 +68,10 @@ auto starts(const engine::EngineConfig& config) {
   return [config](const Point& at) { return replay_on(engine_of(config), workload(at["shots"]), report); };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "Six answers are being written when prompts of 900 tokens come: what is the worst gap between two "
+        "Six answers are being generated when prompts of 900 tokens arrive: what is the worst gap between "
+        "two "
         "tokens, and what does a bound on it cost?",
     .axes = {{"shots", {30}}},
     .variants =
@@ -78,16 +79,16 @@ const SessionExperiment experiment{
             {.id         = "whole",
              .start      = starts(whole()),
              .techniques = {"continuous_batching", "paged_kv"},
-             .idea       = "a prompt is read in one step"},
+             .idea       = "a prompt is prefilled in one step"},
             {.id         = "pieces_256",
              .start      = starts(pieces(256)),
              .techniques = {"continuous_batching", "paged_kv", "chunked_prefill"},
-             .idea       = "at most 256 rows a step, everybody's next token first",
+             .idea       = "chunks: at most 256 rows a step, decodes first",
              .prediction = predict::ratio(3)},
             {.id         = "pieces_64",
              .start      = starts(pieces(64)),
              .techniques = {"continuous_batching", "paged_kv", "chunked_prefill"},
-             .idea       = "at most 64",
+             .idea       = "at most 64 rows a step",
              .prediction = predict::ratio_at_least(8)},
         },
     .catalog = {"serving-007"},

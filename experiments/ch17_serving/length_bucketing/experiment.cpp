@@ -1,4 +1,4 @@
-// In a static batch the short answers wait for the longest. How much of the batch is waste, and how much of
+// In a static batch the short answers wait for the longest. How much of the batch is idle, and how much of
 // that does sorting by length save?
 #include "experiments/engine_session.h"
 
@@ -6,14 +6,14 @@ namespace fathom::lab::length_bucketing {
 
 using namespace engine_session;
 
-constexpr int64_t kPlaces = 8;
+constexpr int64_t kMaxSequences = 8;
 
 engine::EngineConfig batches() {
   auto config          = engine::EngineConfig::baseline();
-  config.static_batch  = kPlaces;
-  config.max_sequences = kPlaces;
+  config.static_batch  = kMaxSequences;
+  config.max_sequences = kMaxSequences;
   config.max_context   = 512;
-  config.kv_tokens     = kPlaces * 512;
+  config.kv_tokens     = kMaxSequences * 512;
   return config;
 }
 
@@ -23,7 +23,7 @@ engine::EngineConfig continuous() {
   return config;
 }
 
-// Lengths are known beforehand here; a server has to guess them.
+// Lengths are known in advance here; a server has to guess them.
 Workload workload(int64_t count, bool by_length) {
   return [=](uint64_t seed) {
     std::vector<Asked> asked = answers_of_many_lengths(count)(seed);
@@ -35,21 +35,22 @@ Workload workload(int64_t count, bool by_length) {
 
 auto starts(const engine::EngineConfig& config, bool by_length) {
   return [=](const Point& at) {
-    return replay_on(engine_of(config), workload(at["requests"], by_length),
-                     [](const Seen& seen, Metrics& metrics) {
-                       // A place has one token a step, or has nothing to do.
-                       metrics["padding_waste"] = {1 - static_cast<double>(seen.stats.generated_tokens) /
-                                                           static_cast<double>(kPlaces * seen.stats.steps),
-                                                   "lower"};
-                     });
+    return replay_on(
+        engine_of(config), workload(at["requests"], by_length), [](const Seen& seen, Metrics& metrics) {
+          // A sequence slot generates one token a step, or is idle.
+          metrics["padding_waste"] = {1 - static_cast<double>(seen.stats.generated_tokens) /
+                                              static_cast<double>(kMaxSequences * seen.stats.steps),
+                                      "lower"};
+        });
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "Answers of 8 to 256 tokens are written in batches of 8: how many places idle, how many when "
-        "neighbours are of a length, and is there a better cure?",
-    .axes = {{"requests", {48}}},
+        "Answers of 8 to 256 tokens are generated in batches of 8: how many slots are idle, how many when "
+        "batches are sorted by length, and is continuous batching better?",
+    .axes  = {{"requests", {48}}},
+    .quick = {{"requests", {16}}},
     .variants =
         {
             {.id         = "as_they_come",
@@ -59,12 +60,12 @@ const SessionExperiment experiment{
             {.id         = "by_length",
              .start      = starts(batches(), true),
              .techniques = {"batching", "length_bucketing"},
-             .idea       = "batches of answers that are about as long as each other",
+             .idea       = "batches of answers of similar length",
              .prediction = predict::ratio(1.3)},
             {.id         = "continuous",
              .start      = starts(continuous(), false),
              .techniques = {"batching", "continuous_batching"},
-             .idea       = "no batches: who has ended makes room",
+             .idea       = "no static batches: a finished request makes room at once",
              .prediction = predict::ratio(1.3)},
         },
     .catalog = {"serving-008", "serving-009"},

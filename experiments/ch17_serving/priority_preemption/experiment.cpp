@@ -1,5 +1,5 @@
-// Work that can wait fills the engine; then somebody is in a hurry. What does it take to be answered at once,
-// and who pays for it?
+// Requests that can wait fill the engine when an urgent one arrives. What does it take to answer it at once,
+// and what does that cost the others?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::priority_preemption {
@@ -35,7 +35,7 @@ Workload workload(int64_t patient, bool by_priority) {
                                 saturation_rps(engine_of(config(false)), together);
   return [=](uint64_t seed) {
     std::vector<Asked> asked = together(seed);
-    // The last of them when three quarters are done.
+    // The last urgent one arrives after three quarters of the time.
     std::vector<Asked> urgent(kUrgent);
     arrive(urgent, kUrgent / (0.75 * whole_s), seed);
     for (uint64_t i = 0; i < kUrgent; ++i) asked[static_cast<size_t>(patient) + i].at_s = urgent[i].at_s;
@@ -50,7 +50,7 @@ void report(const Seen& seen, Metrics& metrics) {
       first_s.push_back(seen.requests[i].ttft_s());
     else
       patient_s.push_back(seen.requests[i].e2el_s());
-  const serve::Distribution urgent(std::move(first_s)), patient(std::move(patient_s));
+  const load::Distribution urgent(std::move(first_s)), patient(std::move(patient_s));
   metrics["ttft_of_urgent_p50_ns"] = {1e9 * *urgent.median(), "lower"};
   metrics["ttft_of_urgent_p95_ns"] = {1e9 * *urgent.percentile(95), "lower"};
   metrics["e2e_of_patient_p50_ns"] = {1e9 * *patient.median(), "lower"};
@@ -65,11 +65,12 @@ auto starts(bool by_priority, bool keeps) {
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "Forty requests that can wait hold all places: how soon does an urgent one get its first token, and "
-        "what do the others pay?",
-    .axes = {{"patient", {40}}},
+        "Forty requests that can wait fill the engine: how soon does an urgent one get its first token, and "
+        "what does that cost the others?",
+    .axes  = {{"patient", {40}}},
+    .quick = {{"patient", {12}}},
     .variants =
         {
             {.id         = "in_order",
@@ -79,12 +80,12 @@ const SessionExperiment experiment{
             {.id         = "priorities",
              .start      = starts(true, false),
              .techniques = {"continuous_batching", "paged_kv", "priority_preemption"},
-             .idea       = "the last of the patient ones gives way, and is computed anew later",
+             .idea       = "the newest patient request is preempted, and recomputed later",
              .prediction = predict::ratio_at_least(10)},
             {.id         = "priorities_kept",
              .start      = starts(true, true),
              .techniques = {"continuous_batching", "paged_kv", "priority_preemption", "prefix_caching"},
-             .idea       = "and finds its pages again where nobody needed them",
+             .idea       = "the same with the prefix cache: it finds pages that were not reused",
              .prediction = predict::ratio_at_least(10)},
         },
     .catalog = {"serving-011"},

@@ -1,16 +1,17 @@
-// Two engines, each with half of the machine and room for half of the prefixes. Does it matter who gets a
-// request?
+// Two replicas, each with half of the machine and memory for half of the prefixes. Does it matter which of
+// them gets a request?
+#include <memory>
+
 #include "core/rng.h"
-#include "engine/router.h"
+#include "engine/replica_router.h"
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::routing_static {
 
 using namespace engine_session;
-using engine::Router;
+using engine::ReplicaRouter;
 
-constexpr int64_t kRequests = 64;
-constexpr uint64_t kAbouts  = 8;  // beginnings of about 250 tokens
+constexpr uint64_t kPrefixes = 8;  // of about 250 tokens
 
 engine::EngineConfig replica() {
   engine::EngineConfig config;
@@ -22,27 +23,27 @@ engine::EngineConfig replica() {
   return config;
 }
 
-Start routed(const Router::Options& options) {
+Start routed(const ReplicaRouter::Options& options) {
   return [options] {
     std::vector<std::unique_ptr<engine::Generator>> replicas;
     for (int r = 0; r < 2; ++r) replicas.push_back(engine_of(replica())());
-    return std::make_unique<Router>(std::move(replicas), options);
+    return std::make_unique<ReplicaRouter>(std::move(replicas), options);
   };
 }
 
-constexpr Router::Options kInTurn{.policy = Router::Policy::round_robin};
-constexpr Router::Options kByCost{.policy = Router::Policy::least_cost, .cache_tokens = 2048};
-// The same, blind for prefixes.
-constexpr Router::Options kByWork{.policy = Router::Policy::least_cost, .cache_tokens = 0};
+constexpr ReplicaRouter::Options kInTurn{.policy = ReplicaRouter::Policy::round_robin};
+constexpr ReplicaRouter::Options kByCost{.policy = ReplicaRouter::Policy::least_cost, .cache_tokens = 2048};
+// The same, without prefixes.
+constexpr ReplicaRouter::Options kByWork{.policy = ReplicaRouter::Policy::least_cost, .cache_tokens = 0};
 
-// One answer in four is long, and the beginnings come at random, in an open loop at half of what two engines
-// can take in turn.
-Workload workload(int64_t shots) {
+// One answer in four is long, and prefixes are random. Arrivals are an open loop, at half of the saturation
+// rate of two replicas with round robin.
+Workload workload(int64_t shots, int64_t requests) {
   const Workload together = [=](uint64_t seed) {
-    std::vector<int64_t> about(kRequests);
-    fill_integers(about.data(), kRequests, seed, 0, kAbouts);
+    std::vector<int64_t> about(static_cast<size_t>(requests));
+    fill_integers(about.data(), requests, seed, 0, kPrefixes);
     std::vector<Asked> asked;
-    for (uint64_t i = 0; i < kRequests; ++i)
+    for (uint64_t i = 0; i < about.size(); ++i)
       asked.push_back(
           {.prompt = prompt_of(
                {.seed = seed, .index = i, .shots = shots, .about = seed + static_cast<uint64_t>(about[i])}),
@@ -54,38 +55,40 @@ Workload workload(int64_t shots) {
   return in_open_loop(together, rps);
 }
 
-auto starts(const Router::Options& options) {
+auto starts(const ReplicaRouter::Options& options) {
   return [options](const Point& at) {
-    return replay_on(routed(options), workload(at["shots"]), [](const Seen& seen, Metrics& metrics) {
-      metrics["hit_rate"] = {
-          static_cast<double>(seen.stats.prefix_hit_tokens) / static_cast<double>(seen.stats.prompt_tokens),
-          "higher"};
-      metrics["submit_ns"]     = {1e9 * seen.submit_s, "lower"};
-      metrics["computed_rows"] = {static_cast<double>(seen.stats.step_rows), "lower"};
-    });
+    return replay_on(routed(options), workload(at["shots"], at["requests"]),
+                     [](const Seen& seen, Metrics& metrics) {
+                       metrics["hit_rate"]      = {static_cast<double>(seen.stats.prefix_hit_tokens) /
+                                                       static_cast<double>(seen.stats.prompt_tokens),
+                                                   "higher"};
+                       metrics["submit_ns"]     = {1e9 * seen.submit_s, "lower"};
+                       metrics["computed_rows"] = {static_cast<double>(seen.stats.step_rows), "lower"};
+                     });
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "Two engines with room for half of eight prefixes each: what is gained when a request goes where it "
-        "costs least, and not to each in turn?",
-    .axes = {{"shots", {8}}},
+        "Two replicas with memory for half of eight prefixes each: how much does a router gain that sends a "
+        "request where it costs least, over round robin?",
+    .axes  = {{"shots", {8}}, {"requests", {64}}},
+    .quick = {{"requests", {16}}},
     .variants =
         {
             {.id         = "in_turn",
              .start      = starts(kInTurn),
              .techniques = {"continuous_batching", "paged_kv", "prefix_caching"},
-             .idea       = "round robin, whatever each has to do"},
+             .idea       = "round robin, whatever the replicas' loads"},
             {.id         = "by_work",
              .start      = starts(kByWork),
              .techniques = {"continuous_batching", "paged_kv", "prefix_caching", "dynamic_routing"},
-             .idea       = "to the one with fewer rows to compute, as far as that is known",
+             .idea       = "to the replica with fewer rows to compute, by an estimate",
              .prediction = predict::ratio(1.2)},
             {.id         = "by_cost",
              .start      = starts(kByCost),
              .techniques = {"continuous_batching", "paged_kv", "prefix_caching", "dynamic_routing"},
-             .idea       = "the same, less what is believed to lie in its cache",
+             .idea       = "the same, less the prefix that is probably in its cache",
              .prediction = predict::ratio_at_least(1.8)},
         },
     .catalog = {"routing-003"},

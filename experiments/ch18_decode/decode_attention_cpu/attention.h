@@ -1,5 +1,6 @@
 // The problem: one decode step of gpt-oss's attention, one sequence: 64 query heads in groups of 8 over a
-// paged cache of 8 key-value heads of 64 numbers, fp32, with sinks (kernels/attention.h has the formula).
+// paged cache of 8 key-value heads of 64 numbers, fp32, with sinks (kernels/attention/attention.h has the
+// formula).
 #pragma once
 
 #include <algorithm>
@@ -8,14 +9,14 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "kernels/attention.h"
-#include "lab/experiment.h"
+#include "kernels/attention/attention.h"
+#include "lab/problem.h"
 
 namespace fathom::lab::decode_attention_cpu {
 
 inline constexpr int64_t kHeads = 64, kKvHeads = 8, kGroup = kHeads / kKvHeads, kHeadDim = 64;
 inline constexpr int64_t kPageSize = 64;
-inline constexpr int kMostThreads  = 128;     // that the op may have scratch for
+inline constexpr int kMaxThreads   = 128;     // the scratch serves so many
 inline constexpr float kScale      = 0.125f;  // 1 / sqrt(kHeadDim)
 
 struct DecodeAttention {
@@ -49,20 +50,20 @@ struct DecodeAttention {
   Sum expected(int64_t h, int64_t d) const {
     const double sink = static_cast<float>(sinks(h));
     std::vector<double> score(static_cast<size_t>(context())), size(score.size());
-    double most = sink;
+    double max_score = sink;
     for (int64_t j = 0; j < context(); ++j) {
       for (int64_t i = 0; i < kHeadDim; ++i) {
         const double product = static_cast<double>(q(h, i)) * key(j, h / kGroup)[i] * kScale;
         score[static_cast<size_t>(j)] += product;
         size[static_cast<size_t>(j)] += std::abs(product);
       }
-      most = std::max(most, score[static_cast<size_t>(j)]);
+      max_score = std::max(max_score, score[static_cast<size_t>(j)]);
     }
     // An absolute error of a score is a relative one of its exponential: hence the factor 1 + size.
     Sum result{.length = context() + kHeadDim};
-    double total = std::exp(sink - most);
+    double total = std::exp(sink - max_score);
     for (int64_t j = 0; j < context(); ++j) {
-      const double weight = std::exp(score[static_cast<size_t>(j)] - most);
+      const double weight = std::exp(score[static_cast<size_t>(j)] - max_score);
       const double number = value(j, h / kGroup)[d];
       total += weight;
       result.value += weight * number;
@@ -88,7 +89,7 @@ struct DecodeAttention {
         out(arena.output<float>({kHeads, kHeadDim})),
         scores(arena.workspace<float>({kGroup, context})),
         scratch(arena.workspace<float>(
-            {kernels::attention_cpu_scratch_bytes(kHeads, kHeadDim, kMostThreads) / 4})) {}
+            {kernels::attention_cpu_scratch_bytes(kHeads, kHeadDim, kMaxThreads) / 4})) {}
 
   static int64_t page_count(int64_t context) { return (context + kPageSize - 1) / kPageSize; }
 };

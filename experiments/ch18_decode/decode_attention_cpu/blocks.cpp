@@ -3,14 +3,15 @@
 // bytes   4096 a position, each key and value read once
 // flops   16384 a position, divided by the threads
 // limit   memory bandwidth
-// idea    the engine's op, kernels/attention_cpu.cpp: positions in blocks, softmax corrected as they pass, so
-//         that scores never leave L1; lanes are heads
+// idea    the engine's op, kernels/attention/attention_cpu.cpp: an online softmax over blocks of positions,
+//         so that scores stay in L1; vector lanes are heads
 #include "attention.h"
+#include "core/thread_pool.h"
 
 namespace fathom::lab::decode_attention_cpu {
 
 void blocks(const DecodeAttention& p, Context& context) {
-  const auto writable = [](View<const float, 4> pages) {  // the cache is one that other ops write
+  const auto writable = [](View<const float, 4> pages) {  // the op's cache type is writable
     return View<float, 4>(const_cast<float*>(pages.data()),
                           {pages.extent(0), pages.extent(1), pages.extent(2), pages.extent(3)});
   };

@@ -3,7 +3,7 @@
 // bytes   4096 a position, each key and value read once
 // flops   16384 a position
 // limit   memory bandwidth
-// idea    the 8 heads of a group stand side by side: a key is scored for all of them while it is at hand
+// idea    the 8 query heads of a group share each read: a key is scored for all of them while it is in L1
 #include "attention.h"
 #include "row_steps.h"
 
@@ -16,7 +16,7 @@ void group_by_group(const DecodeAttention& p, Context&) {
       for (int64_t g = 0; g < kGroup; ++g) p.scores(g, j) = score_of(&p.q(first + g, 0), p.key(j, kv_head));
     float total[kGroup];
     for (int64_t g = 0; g < kGroup; ++g)
-      total[g] = soften(static_cast<float>(p.sinks(first + g)), &p.scores(g, 0), p.context());
+      total[g] = softmax(static_cast<float>(p.sinks(first + g)), &p.scores(g, 0), p.context());
     float sums[kGroup][kHeadDim] = {};
     for (int64_t j = 0; j < p.context(); ++j)
       for (int64_t g = 0; g < kGroup; ++g) add_value(p.scores(g, j), p.value(j, kv_head), sums[g]);

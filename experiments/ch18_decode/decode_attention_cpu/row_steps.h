@@ -1,7 +1,8 @@
-// A head's steps in vectors of AVX2: the score of a key, and a value added with its weight.
+// Steps of a head in AVX2 vectors: the score of a key, adding a weighted value, and the softmax.
 #pragma once
 
-#define HWY_DISABLE_PCLMUL_AES  // x86-64-v3 promises neither, and Highway would settle for SSSE3
+#define HWY_DISABLE_PCLMUL_AES  // x86-64-v3 includes neither; Highway would fall back to SSSE3
+#include <cmath>
 #include "attention.h"
 #include "hwy/highway.h"
 
@@ -24,13 +25,13 @@ HWY_INLINE void add_value(float weight, const float* HWY_RESTRICT value, float* 
   for (int64_t i = 0; i < kHeadDim; ++i) sum[i] += weight * value[i];
 }
 
-// Scores to weights, in place; returns what their sum and the sink's weight come to.
-inline float soften(float sink, float* scores, int64_t count) {
-  float most = sink;
-  for (int64_t j = 0; j < count; ++j) most = std::max(most, scores[j]);
-  float total = std::exp(sink - most);
+// Turns scores into weights in place; returns the sum of the weights and the sink's.
+inline float softmax(float sink, float* scores, int64_t count) {
+  float max_score = sink;
+  for (int64_t j = 0; j < count; ++j) max_score = std::max(max_score, scores[j]);
+  float total = std::exp(sink - max_score);
   for (int64_t j = 0; j < count; ++j) {
-    scores[j] = std::exp(scores[j] - most);
+    scores[j] = std::exp(scores[j] - max_score);
     total += scores[j];
   }
   return total;

@@ -10,17 +10,17 @@ using paged_attention::kGroup, paged_attention::kHeadDim, paged_attention::kHead
     paged_attention::kPage, paged_attention::kScale;
 
 struct DecodeAttention : paged_attention::DecodeRows {
-  View<const bf16, 5> tiles;  // pages x kKvHeads x (keys, values) x kPage x kHeadDim, pieces swizzled
-  // Workspace of split_kv, for each piece of a row and head: the sums of its values and, as they go with
-  // those, the largest score and the sum of weights.
-  View<float, 4> piece_out;       // S x kHeads x pieces x kHeadDim
-  View<float, 4> piece_most_sum;  // S x kHeads x pieces x 2
+  View<const bf16, 5> tiles;  // pages x kKvHeads x (keys, values) x kPage x kHeadDim, swizzled
+  // Workspace of split_kv, for each piece of a row and head: the weighted sum of values, and the maximum and
+  // the sum of weights that belong to it.
+  View<float, 4> piece_out;      // S x kHeads x pieces x kHeadDim
+  View<float, 4> piece_max_sum;  // S x kHeads x pieces x 2
 
   DecodeAttention(const Point& at, Arena& arena);
   Cost cost() const;
   void check(Checker& checker) const;
 
-  FATHOM_HD kernels::KvTiles kv() const {  // the cache is one that other ops write
+  FATHOM_HD kernels::Bf16KvPages kv() const {  // Bf16KvPages is writable; variants only read
     return {const_cast<bf16*>(tiles.data()), tiles.extent(0), kKvHeads};
   }
 };

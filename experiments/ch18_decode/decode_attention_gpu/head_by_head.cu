@@ -3,8 +3,8 @@
 // bytes   2048 a position, each key and value counted once; 16384 are read: each by 8 heads
 // flops   16384 a position, on the CUDA cores
 // limit   DRAM bandwidth. H200: 64 x 4096 positions are 537 MB, 119 us at 4.5 TB/s
-// idea    none yet: a block for each row and query head, which walks over the context with an online softmax.
-//         The 8 heads of a group are neighbouring blocks and run at the same time, so that DRAM is asked once
+// idea    none yet: a CTA for each row and query head, which walks over the context with an online softmax.
+//         The 8 heads of a group are neighbouring CTAs and run at the same time, so that DRAM is read once
 //         and L2 eight times: 4.3 GB
 #include "whole_rows.cuh"
 

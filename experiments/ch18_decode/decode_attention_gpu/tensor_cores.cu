@@ -3,16 +3,17 @@
 // bytes   2048 a position, each key and value read once
 // flops   16384 a position, on the tensor cores
 // limit   DRAM bandwidth. H200: 64 x 4096 positions are 537 MB, 119 us at 4.5 TB/s
-// idea    the engine's op, kernels/paged_attention_few.cu: a group's 8 heads are the 8 columns of
-//         mma.sync, and the multiply-adds all but vanish. The copy engine brings pages into shared memory;
-//         the pieces of a row are a cluster, merged in shared memory without a second kernel
+// idea    the engine's op, kernels/attention/decode_attention.cu: a group's 8 heads are the 8 columns of
+//         mma.sync, which takes the multiply-adds from the CUDA cores. TMA loads pages into shared memory.
+//         The pieces of a row are the CTAs of a cluster, merged through distributed shared memory without a
+//         second kernel
 #include "attention.h"
-#include "kernels/paged_attention.h"
+#include "kernels/attention/decode_attention.h"
 
 namespace fathom::lab::decode_attention_gpu {
 
 void tensor_cores(const DecodeAttention& p, StreamRef stream) {
-  kernels::attend_few(p.q, p.kv(), p.sinks, kScale, p.window, p.rows(), p.context, p.out, stream);
+  kernels::decode_attention(p.q, p.kv(), p.sinks, kScale, p.window, p.rows(), p.context, p.out, stream);
 }
 
 }  // namespace fathom::lab::decode_attention_gpu

@@ -1,48 +1,47 @@
-// A graph is made for one number of rows, and the number of sequences changes at every step. A graph for each
-// number, or a few and rows of padding?
+// A graph is captured for one number of rows, and the number of sequences changes at every step. Is it better
+// to capture a graph for each number, or a few and pad?
 #include "experiments/engine_session.h"
 
 namespace fathom::lab::graph_bucketing {
 
 using namespace engine_session;
-using Graphs = engine::EngineConfig::Graphs;
+using CudaGraphMode = engine::EngineConfig::CudaGraphMode;
 
-auto starts(Graphs graphs, bool buckets) {
+auto starts(CudaGraphMode graphs, bool buckets) {
   return [=](const Point& at) {
     engine::EngineConfig config = on_gpu();
-    config.graphs               = graphs;
+    config.cudagraph_mode       = graphs;
     config.graph_buckets        = buckets;
     return replay_on(engine_of(config), answers_of_many_lengths(at["requests"]), count_graphs);
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
         "Requests of very different lengths are decoded, so that the number of rows of a step keeps "
-        "changing: what are graphs for each number worth, and graphs for few numbers with padding?",
+        "changing: how much do graphs for each number gain, and graphs for a few numbers with padding?",
     .axes = {{"requests", {192}}},
     .variants =
         {
             {.id         = "launched",
-             .start      = starts(Graphs::none, false),
+             .start      = starts(CudaGraphMode::none, false),
              .techniques = {"batching", "continuous_batching"},
-             .idea       = "no graphs, no padding: every kernel is launched for the rows there are"},
+             .idea       = "no graphs, no padding: the host launches every kernel"},
             {.id         = "each_number",
-             .start      = starts(Graphs::whole, false),
+             .start      = starts(CudaGraphMode::full, false),
              .techniques = {"batching", "continuous_batching", "graph_replay", "graph_capture",
                             "graph_bucketing"},
-             .idea       = "a graph for each number of rows, captured when it first comes",
+             .idea       = "a graph for each number of rows, captured when it first occurs",
              .prediction = predict::ratio(1.1)},
             {.id         = "buckets",
-             .start      = starts(Graphs::whole, true),
+             .start      = starts(CudaGraphMode::full, true),
              .techniques = {"batching", "continuous_batching", "graph_replay", "graph_capture",
                             "graph_bucketing"},
-             .idea = "numbers rounded up to 1, 2, 4, 8, then within a quarter; captured before the first "
-                     "request",
+             .idea = "rows padded to 1, 2, 4, 8, then to within a quarter; captured before the first request",
              .prediction = predict::ratio(1.5)},
         },
-    .catalog = {"graphs-004", "graphs-013"},
     .backend = Backend::cuda,
+    .catalog = {"graphs-004", "graphs-013"},
 };
 FATHOM_REGISTER(experiment);
 

@@ -1,5 +1,5 @@
-// A step for one token costs nearly as much as a step for a few. If the sequence itself says what may come
-// next, how many tokens can a step bring?
+// A step for one token costs nearly as much as a step for a few. If drafts come from the sequence's own text,
+// how many tokens can a step generate?
 #include "core/expect.h"
 #include "experiments/engine_session.h"
 
@@ -16,8 +16,8 @@ engine::EngineConfig drafts_of(int64_t tokens) {
   return config;
 }
 
-// "run_on": answers of 192 tokens, whose end is ignored; the model then says the same again and again.
-// "answers": lists and words are reversed; of each answer's tokens some stand in the question.
+// "run_on": answers of 192 tokens; the model's end token is ignored, and it then repeats itself.
+// "answers": lists and words are reversed; some of an answer's tokens stand in the question.
 Workload workload(const std::string& kind) {
   FATHOM_EXPECT(kind == "run_on" || kind == "answers", "text is run_on or answers");
   const bool run_on = kind == "run_on";
@@ -47,31 +47,33 @@ auto starts(int64_t draft_tokens) {
   };
 }
 
-const SessionExperiment experiment{
+const Experiment<Session> experiment{
     .question =
-        "One request at a time, drafts from what it has said before: how many are right, how many tokens "
-        "does a step bring, and what is that worth?",
+        "One request at a time, with drafts from its own earlier text: how many are accepted, how many "
+        "tokens "
+        "does a step generate, and how much time does that save?",
     .axes = {{"text", {"run_on", "answers"}}},
     .variants =
         {
             {.id         = "token_by_token",
              .start      = starts(0),
              .techniques = {"latency_hiding"},
-             .idea       = "one token a step, the next step planned meanwhile"},
+             .idea       = "one token a step; the next step is planned meanwhile"},
             {.id         = "drafts_2",
              .start      = starts(2),
              .techniques = {"speculative_decoding"},
-             .idea       = "at most two tokens that followed the same words before, all verified in one step",
+             .idea =
+                 "drafts of at most two tokens that followed the same n-gram before, verified in one step",
              .prediction = predict::ratio(1.3)},
             {.id         = "drafts_4",
              .start      = starts(4),
              .techniques = {"speculative_decoding"},
-             .idea       = "at most four",
+             .idea       = "drafts of at most four tokens",
              .prediction = predict::ratio(1.4)},
             {.id         = "drafts_8",
              .start      = starts(8),
              .techniques = {"speculative_decoding"},
-             .idea       = "at most eight",
+             .idea       = "drafts of at most eight tokens",
              .prediction = predict::ratio(1.4)},
         },
     .catalog = {"specdec-001", "specdec-005"},

@@ -1,6 +1,5 @@
 'use strict';
-// A chat with the server this page came from, and its gauges. What comes from the network is shown as text, never as
-// markup: no string here becomes HTML.
+// A chat with the server of this page, and its gauges. Text from the network is never inserted as HTML.
 
 const byId = id => document.getElementById(id);
 
@@ -12,14 +11,14 @@ function element(tag, properties, ...children) {
 
 // ---- The API ----
 
-const kKey = 'fathom.api_key';  // in sessionStorage, and only once the server has asked for one
+const kKey = 'fathom.api_key';  // in sessionStorage, once the server has asked for a key
 
 function headers() {
   const key = sessionStorage.getItem(kKey);
   return key ? {Authorization: 'Bearer ' + key} : {};
 }
 
-// What the server says no with: `message` is for people.
+// An error of the server; `message` is for display.
 class Refusal extends Error {
   constructor(message, status) {
     super(message);
@@ -32,7 +31,7 @@ async function refusalOf(response) {
   try {
     const body = await response.json();
     said = String(body.error?.message ?? body.message ?? '');
-  } catch { /* no JSON: the status must do */ }
+  } catch { /* no JSON: the status is enough */ }
   const wait = Number(response.headers.get('Retry-After'));
   const later = wait > 0 ? `Try again in ${wait} s.` : 'Try again in a moment.';
   const words = {
@@ -49,7 +48,7 @@ function eventOf(data) {
   let event = null;
   try {
     event = JSON.parse(data);
-  } catch { /* said below */ }
+  } catch { /* reported below */ }
   if (!event) throw new Refusal('The server sent something that is no answer.');
   if (event.error) throw new Refusal(`The server gave up: ${event.error.message}`);
   return event;
@@ -66,7 +65,7 @@ async function* eventsOf(response) {
       const lines = (rest + value).split(/\r?\n/);
       rest = lines.pop();
       for (const line of lines) {
-        if (!line.startsWith('data:')) continue;  // a comment that keeps the connection alive, or the end of an event
+        if (!line.startsWith('data:')) continue;  // a ping comment, or the end of an event
         const data = line.slice(5).trim();
         if (data === '[DONE]') return;
         yield eventOf(data);
@@ -77,7 +76,7 @@ async function* eventsOf(response) {
   }
 }
 
-// ---- Numbers for people ----
+// ---- Number formats ----
 
 function count(n) {
   if (n >= 99950) return (n / 1e6).toPrecision(3).replace(/\.?0+$/, '') + ' M';
@@ -97,13 +96,13 @@ function age(s) {
 
 // ---- Gauges ----
 
-const kSamples = 60;  // of a sparkline, one a second
+const kSamples = 60;  // of a sparkline, one each second
 
 class Gauge {
   constructor(id, ceiling) {
     this.value = byId(id).querySelector('.value');
     this.note = byId(id).querySelector('.note');
-    this.ceiling = ceiling;  // of the sparkline; without one, the largest of what it shows
+    this.ceiling = ceiling;  // of the sparkline; none: the largest value shown
     this.samples = [];
     const svg = tag => document.createElementNS('http://www.w3.org/2000/svg', tag);
     this.line = svg('polyline');
@@ -136,14 +135,14 @@ const gauges = {
 const percent = share => (100 * share).toFixed(share > 0 && share < .0995 ? 1 : 0) + ' %';
 
 let served = '';  // the model's name
-let last = null;  // {stats, at}: of the poll before
+let last = null;  // {stats, at} of the previous poll
 
 function showStats(stats) {
   const at = performance.now();
   served = stats.model;
   byId('model').textContent = byId('model').title = stats.model;
   byId('uptime').textContent = age(stats.uptime_s);
-  if (last && stats.generated_tokens >= last.stats.generated_tokens) {  // else it was started anew
+  if (last && stats.generated_tokens >= last.stats.generated_tokens) {  // otherwise the server was restarted
     const rate = (stats.generated_tokens - last.stats.generated_tokens) / (at - last.at) * 1000;
     gauges.tokens.show(rate, count(rate));
   }
@@ -165,7 +164,7 @@ function showStats(stats) {
 function showState(kind, words) {
   const state = byId('state');
   document.body.classList.toggle('stale', kind !== 'good');
-  if (state.textContent === words) return;  // a live region speaks at every change
+  if (state.textContent === words) return;  // a screen reader announces every change of a live region
   state.className = kind;
   state.textContent = words;
 }
@@ -195,17 +194,17 @@ async function poll() {
 
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState !== 'visible') return;
-  last = null;  // a rate over the time away would be no rate of now
+  last = null;  // the rate since the last poll would include the time away
   poll();
 });
 
 // ---- The conversation ----
 
 const log = byId('log'), box = byId('message');
-const conversation = [];  // messages as the API takes them
+const conversation = [];  // messages in the API's format
 let running = null;       // the AbortController of the answer being written
 
-// Runs `change`, and keeps the end in sight where it was in sight.
+// Runs `change`, and keeps the end visible where it was visible.
 function atTheEnd(change) {
   const follow = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
   change();
@@ -220,11 +219,11 @@ function addTurn(kind, ...children) {
   return turn;
 }
 
-// An answer on the page. Pieces come faster than frames: they are gathered, and shown once a frame.
+// An answer on the page. Deltas arrive faster than frames, so they are collected and shown once each frame.
 class Answer {
   constructor() {
     this.text = this.thought = '';
-    this.parts = [];  // the elements that show the text: prose and code by turns
+    this.parts = [];  // the elements that show the text, alternating prose and code
     this.frame = 0;
     this.turn = addTurn('answer writing', element('span', {className: 'unseen', textContent: 'Answer:'}));
     this.body = this.turn.appendChild(element('div', {className: 'text'}));
@@ -241,7 +240,7 @@ class Answer {
     this.frame = 0;
     atTheEnd(() => {
       if (this.thought) this.showThought();
-      // Lines of ``` fence code; all else is shown as it came.
+      // Lines of ``` fence code; everything else is shown as it is.
       this.text.split(/^```.*(?:\n|$)/m).forEach((part, i) => {
         this.parts[i] ??= this.body.appendChild(element(i % 2 ? 'pre' : 'p', {className: 'text', tabIndex: i % 2 ? 0 : -1}));
         const shown = i % 2 ? part.replace(/\n$/, '') : part.trim();
@@ -287,7 +286,7 @@ function showRunning(controller) {
 
 const kEnds = {length: 'cut at the most tokens', abort: 'stopped by the server', content_filter: 'cut by a filter'};
 
-// What one look at an answer should tell: its length, its speed, and why it ended if not by itself.
+// The line below an answer: its length, its speed, and why it ended unless it ended by itself.
 function factsOf({start, first, latest, pieces, usage, reason}) {
   const facts = [], tokens = usage?.completion_tokens ?? pieces;
   if (tokens > 0) facts.push(`${count(tokens)} ${tokens === 1 ? 'token' : 'tokens'}`);
@@ -299,7 +298,7 @@ function factsOf({start, first, latest, pieces, usage, reason}) {
   return facts;
 }
 
-// Has the conversation answered: its last message is the user's.
+// Requests an answer to the conversation, whose last message is the user's.
 async function ask() {
   const controller = new AbortController(), answer = new Answer();
   const seen = {start: performance.now(), first: 0, latest: 0, pieces: 0, usage: null, reason: ''};
@@ -336,7 +335,7 @@ async function ask() {
   }
   answer.end(factsOf(seen));
   showRunning(null);
-  if (!answer.turn.isConnected && answer.text) return;  // a new chat began meanwhile
+  if (!answer.turn.isConnected && answer.text) return;  // a new chat has begun since
   if (answer.text) conversation.push({role: 'assistant', content: answer.text});
   if (problem) showProblem(problem);
   showRunning(null);
@@ -344,7 +343,7 @@ async function ask() {
 
 function showProblem(problem) {
   const parts = [element('p', {textContent: problem.message})];
-  // After half an answer there is no question left to repeat: going on is up to the reader.
+  // After half an answer the last message is the answer: there is no question to repeat.
   if (problem.status !== 401 && conversation.at(-1)?.role === 'user') {
     const again = element('button', {type: 'button', textContent: 'Try again'});
     again.addEventListener('click', () => {

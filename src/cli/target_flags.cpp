@@ -1,0 +1,107 @@
+#include "cli/target_flags.h"
+
+#include <fmt/format.h>
+
+#include <regex>
+#include <sstream>
+
+#include "cli/usage_error.h"
+#include "lab/registry.h"
+#include "lab/source_hash.h"
+
+namespace fathom::cli {
+namespace {
+
+std::regex filter_of(const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& error) {
+    throw UsageError(fmt::format("--filter '{}' is not a regular expression: {}", text, error.what()));
+  }
+}
+
+// Keeps the variants with a matching id; false if none matches.
+bool keep_matching(lab::Selection& selection, const lab::ExperimentInfo& experiment,
+                   const std::regex& filter) {
+  std::vector<std::string> kept;
+  size_t wanted = 0;
+  for (const lab::VariantInfo& variant : experiment.variants) {
+    const auto& chosen = selection.variants;
+    if (!chosen.empty() && std::find(chosen.begin(), chosen.end(), variant.id) == chosen.end()) continue;
+    ++wanted;
+    if (std::regex_search(experiment.id + "/" + variant.id, filter)) kept.push_back(variant.id);
+  }
+  if (kept.size() < wanted) selection.variants = kept;
+  return !kept.empty();
+}
+
+std::vector<lab::Axis> axes_of(const TargetFlags& flags, std::vector<lab::Axis> axes) {
+  std::vector<std::string> texts = words(flags.axes);
+  for (const std::string& pair : words(flags.kwargs)) texts.push_back(pair);
+  for (const std::string& text : texts) {
+    auto axis = lab::parse_axis(text);
+    if (!axis) throw UsageError("-a: " + axis.error().message);
+    const auto same =
+        std::find_if(axes.begin(), axes.end(), [&](const lab::Axis& a) { return a.name == axis->name; });
+    if (same != axes.end())
+      throw UsageError(
+          fmt::format("axis '{0}' is given twice; list its values, e.g. -a {0}=[1,2]", axis->name));
+    axes.push_back(std::move(*axis));
+  }
+  return axes;
+}
+
+}  // namespace
+
+void add_target_flags(CLI::App& verb, TargetFlags& flags) {
+  verb.add_option("target", flags.names,
+                  "What to take: ch07, ch07:transpose_cpu, a glob, .../variant (default: all)");
+  verb.add_option("--targets", flags.targets, "The same, repeatable")->allow_extra_args(false);
+  verb.add_option("-f,--filter", flags.filter,
+                  "Only variants whose chapter/experiment/variant matches this REGEX");
+  verb.add_option("--backend", flags.backend, "Only experiments of this backend")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  verb.add_option("-a,--axis", flags.axes,
+                  "Values of a parameter in place of the declared: n=4096, n=[1024,4096], n=[2:10:2], "
+                  "n[pow2]=[10:14]")
+      ->allow_extra_args(false);
+  verb.add_option("--kwargs", flags.kwargs, "The same, several in one: \"n=4096 compression=lz4\"")
+      ->allow_extra_args(false);
+}
+
+std::vector<std::string> words(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts) {
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;) out.push_back(word);
+  }
+  return out;
+}
+
+lab::Targets chosen_targets(const TargetFlags& flags) {
+  const auto labels = lab::parse_labels(lab::labels_toml());
+  if (!labels) throw UsageError(labels.error().message);
+  std::vector<std::string> names = words(flags.names);
+  for (const std::string& name : words(flags.targets)) names.push_back(name);
+  auto targets = lab::resolve_targets(names, lab::experiments(), *labels);
+  if (!targets) throw UsageError(targets.error().message);
+
+  targets->axes           = axes_of(flags, std::move(targets->axes));
+  const std::regex filter = filter_of(flags.filter);
+  std::erase_if(targets->selections, [&](lab::Selection& selection) {
+    const lab::ExperimentInfo& experiment = *lab::find_experiment(selection.experiment);
+    if (!flags.backend.empty() && to_string(experiment.backend) != flags.backend) return true;
+    return !keep_matching(selection, experiment, filter);
+  });
+  for (const lab::Selection& selection : targets->selections) {
+    const auto axes = lab::override_axes(lab::find_experiment(selection.experiment)->axes, targets->axes);
+    if (!axes)
+      throw UsageError(
+          fmt::format("{}: {}; choose targets that have it", selection.experiment, axes.error().message));
+  }
+  if (targets->selections.empty() && targets->planned.empty())
+    throw UsageError("nothing is left after --filter and --backend; `fathom list` shows what there is");
+  return std::move(*targets);
+}
+
+}  // namespace fathom::cli

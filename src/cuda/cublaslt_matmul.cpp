@@ -1,0 +1,118 @@
+#include "cuda/cublaslt_matmul.h"
+
+#include "core/expect.h"
+#include "cuda/cublas.h"
+
+namespace fathom {
+namespace {
+
+constexpr size_t kWorkspaceLimit = size_t{32} << 20;  // NVIDIA's recommendation for Hopper
+
+using LtHandle     = CublasOwner<cublasLtHandle_t, &Cublas::lt_destroy>;
+using LtDesc       = CublasOwner<cublasLtMatmulDesc_t, &Cublas::lt_matmul_desc_destroy>;
+using LtLayout     = CublasOwner<cublasLtMatrixLayout_t, &Cublas::lt_matrix_layout_destroy>;
+using LtPreference = CublasOwner<cublasLtMatmulPreference_t, &Cublas::lt_matmul_preference_destroy>;
+
+cudaDataType_t data_type(DType type) {
+  switch (type) {
+    case DType::fp32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::fp16:
+      return CUDA_R_16F;
+    case DType::fp8_e4m3:
+      return CUDA_R_8F_E4M3;
+    default:
+      FATHOM_EXPECT(false, std::string("LtMatmul does not know ") + traits(type).name);
+      return CUDA_R_32F;
+  }
+}
+
+LtHandle make_handle() {
+  cublasLtHandle_t handle = nullptr;
+  FATHOM_CUBLAS(cublas()->lt_create(&handle));
+  return LtHandle(handle);
+}
+
+LtDesc make_desc(DType in, bool tf32) {
+  cublasLtMatmulDesc_t made = nullptr;
+  FATHOM_CUBLAS(cublas()->lt_matmul_desc_create(
+      &made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  LtDesc desc(made);
+  const auto set = [&desc](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    FATHOM_CUBLAS(cublas()->lt_matmul_desc_set_attribute(desc.get(), attribute, &value, sizeof value));
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  if (in == DType::fp8_e4m3) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+  return desc;
+}
+
+// Column-major, cuBLAS's order.
+LtLayout make_layout(DType type, int64_t rows, int64_t columns) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  FATHOM_CUBLAS(cublas()->lt_matrix_layout_create(&layout, data_type(type), static_cast<uint64_t>(rows),
+                                                  static_cast<uint64_t>(columns), rows));
+  return LtLayout(layout);
+}
+
+LtPreference make_preference() {
+  cublasLtMatmulPreference_t made = nullptr;
+  FATHOM_CUBLAS(cublas()->lt_matmul_preference_create(&made));
+  LtPreference preference(made);
+  FATHOM_CUBLAS(cublas()->lt_matmul_preference_set_attribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                             &kWorkspaceLimit, sizeof kWorkspaceLimit));
+  constexpr uint32_t kAlignment = 16;  // of run()'s pointers; the default is 256
+  for (const auto of :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    FATHOM_CUBLAS(cublas()->lt_matmul_preference_set_attribute(made, of, &kAlignment, sizeof kAlignment));
+  return preference;
+}
+
+}  // namespace
+
+struct LtMatmul::Plan {
+  LtHandle handle;
+  LtDesc desc;
+  LtLayout a, b, d;  // in cuBLAS's roles
+  cublasLtMatmulHeuristicResult_t chosen;
+};
+
+// A row-major matrix is its transpose in column-major order. cuBLAS therefore computes d^T (n x m) = b a^T:
+// its first operand is b, stored k x n and transposed, its second is a, stored k x m.
+LtMatmul::LtMatmul(DType in, DType out, bool tf32, int64_t m, int64_t n, int64_t k) {
+  FATHOM_EXPECT(m > 0 && n > 0 && k > 0, "LtMatmul wants a product of at least 1 x 1 x 1");
+  FATHOM_EXPECT(!tf32 || in == DType::fp32, "tf32 is a way to multiply fp32");
+  if (!cublas()) throw SystemError(why_no_cublas());
+
+  plan_                         = std::make_unique<Plan>(Plan{.handle = make_handle(),
+                                                              .desc   = make_desc(in, tf32),
+                                                              .a      = make_layout(in, k, n),
+                                                              .b      = make_layout(in, k, m),
+                                                              .d      = make_layout(out, n, m),
+                                                              .chosen = {}});
+  int found                     = 0;
+  const LtPreference preference = make_preference();
+  FATHOM_CUBLAS(cublas()->lt_matmul_algo_get_heuristic(plan_->handle.get(), plan_->desc.get(), plan_->a.get(),
+                                                       plan_->b.get(), plan_->d.get(), plan_->d.get(),
+                                                       preference.get(), 1, &plan_->chosen, &found));
+  if (found == 0)
+    cublas_failed("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED, __FILE__, __LINE__);
+}
+
+LtMatmul::~LtMatmul()                              = default;
+LtMatmul::LtMatmul(LtMatmul&&) noexcept            = default;
+LtMatmul& LtMatmul::operator=(LtMatmul&&) noexcept = default;
+
+size_t LtMatmul::workspace_bytes() const { return plan_->chosen.workspaceSize; }
+
+void LtMatmul::run(const void* a, const void* b, void* d, void* workspace, StreamRef stream) const {
+  const float one = 1, zero = 0;
+  FATHOM_CUBLAS(cublas()->lt_matmul(plan_->handle.get(), plan_->desc.get(), &one, b, plan_->a.get(), a,
+                                    plan_->b.get(), &zero, d, plan_->d.get(), d, plan_->d.get(),
+                                    &plan_->chosen.algo, workspace, workspace_bytes(), stream));
+}
+
+}  // namespace fathom

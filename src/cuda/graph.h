@@ -1,0 +1,30 @@
+// A CUDA graph captured from a stream. Only builds with CUDA have it. Cheap to include: no header of CUDA.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "cuda/stream.h"
+
+struct CUgraphExec_st;
+
+namespace fathom {
+
+class CudaGraph {
+ public:
+  // Captures the work that `enqueue` puts on `stream`, without running it. `enqueue` must not wait for the
+  // GPU, nor launch a kernel for the first time in this process: CUDA cannot load kernels during a capture.
+  // Throws what `enqueue` throws, or SystemError; the stream can then be used as before.
+  CudaGraph(StreamRef stream, const std::function<void()>& enqueue);
+
+  // Runs it with the addresses and values that were captured.
+  void launch(StreamRef stream) const;
+
+ private:
+  struct End {
+    void operator()(CUgraphExec_st* graph) const;
+  };
+  std::unique_ptr<CUgraphExec_st, End> exec_;
+};
+
+}  // namespace fathom

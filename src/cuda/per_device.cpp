@@ -1,0 +1,28 @@
+#include "cuda/per_device.h"
+
+#include <mutex>
+
+#include "core/expect.h"
+#include "cuda/check.h"
+
+namespace fathom {
+namespace {
+
+std::mutex& mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+int current_gpu() {
+  int gpu = 0;
+  FATHOM_CUDA(cudaGetDevice(&gpu));
+  FATHOM_EXPECT(gpu < kMaxGpus, "more GPUs are visible than Fathom keeps launchers' state for");
+  return gpu;
+}
+
+PerDeviceLock::PerDeviceLock() { mutex().lock(); }
+PerDeviceLock::~PerDeviceLock() { mutex().unlock(); }
+
+}  // namespace fathom

@@ -1,0 +1,107 @@
+#include "engine/resolve_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/model_runner.h"
+
+namespace fathom::engine {
+namespace {
+
+int64_t blocks(int64_t tokens, const EngineConfig& config) {
+  return (tokens + config.page_size - 1) / config.page_size;
+}
+
+}  // namespace
+
+// Sliding-window layers get the pages that running sequences need, and a quarter of the full layers' pages
+// for cached prefixes. Without chunked prefill a prompt needs all its pages at once.
+std::array<int64_t, kKvKinds> kv_cache_pages(const model::Config& model, const EngineConfig& config) {
+  const int64_t full = blocks(config.kv_tokens, config);
+  const int64_t live =
+      config.max_sequences * (blocks(model.sliding_window, config) + 2) + blocks(config.step_tokens, config);
+  const bool chunked = config.paged_kv && config.chunked_prefill;
+  const bool sliding =
+      std::find(model.layers.begin(), model.layers.end(), model::Attention::sliding) != model.layers.end();
+  return {full, !sliding ? 0 : chunked ? std::min(full, live + full / 4) : full};
+}
+
+namespace {
+
+Status check(const EngineConfig& c) {
+  for (const auto& [value, name] : {std::pair{c.max_context, "max_context"},
+                                    {c.max_sequences, "max_sequences"},
+                                    {c.kv_tokens, "kv_tokens"},
+                                    {c.page_size, "page_size"},
+                                    {c.step_tokens, "step_tokens"},
+                                    {c.max_queued_requests, "max_queued_requests"},
+                                    {c.max_queued_tokens, "max_queued_tokens"},
+                                    {c.static_batch, "static_batch"}})
+    if (value < 1) return Error{fmt::format("{} is {}, but must be at least 1", name, value)};
+  if (c.kv_tokens < c.max_context)
+    return Error{
+        fmt::format("kv_tokens is {}, but one sequence may have max_context = {} tokens: give more of "
+                    "the one or less of the other",
+                    c.kv_tokens, c.max_context)};
+  if (c.draft_tokens < 0 || c.draft_tokens > 15)
+    return Error{fmt::format("draft_tokens is {}, but must be 0 to 15", c.draft_tokens)};
+  if (c.gpu && c.page_size != kGpuPageSize)
+    return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
+  if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic)
+    return Error{
+        "on CPUs keys and values are kept in fp32: --kv-cache-dtype bf16 and fp8 are for --device cuda"};
+  if (!(c.gpu_memory > 0 && c.gpu_memory <= 1))
+    return Error{fmt::format("gpu_memory is {}, but must be above 0 and at most 1", c.gpu_memory)};
+  return Ok{};
+}
+
+// Bytes of the KV cache of all layers on a GPU, for that many tokens.
+double gpu_kv_cache_bytes(int64_t kv_tokens, const model::Config& model, EngineConfig config) {
+  config.kv_tokens = kv_tokens;
+  const auto pages = kv_cache_pages(model, config);
+  double bytes     = 0;
+  for (const model::Attention kind : model.layers)
+    bytes += static_cast<double>(pages[kind == model::Attention::sliding ? kWindow : kFull]) *
+             static_cast<double>(gpu_page_bytes(model, config));
+  return bytes;
+}
+
+// The largest number of tokens whose KV cache takes at most `bytes` on a GPU.
+int64_t max_kv_tokens(int64_t bytes, const model::Config& model, const EngineConfig& config) {
+  int64_t fits = 0, too_many = bytes / config.page_size + 1;  // pages
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    const bool fit =
+        gpu_kv_cache_bytes(middle * config.page_size, model, config) <= static_cast<double>(bytes);
+    (fit ? fits : too_many) = middle;
+  }
+  return fits * config.page_size;
+}
+
+}  // namespace
+
+Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineConfig c) {
+  if (c.gpu)
+    if (const Status can = gpu_can_run(checkpoint, c.device); !can) return can.error();
+  if (c.gpu) {
+    EngineConfig known = c;
+    if (c.kv_tokens == 0) known.kv_tokens = c.max_context;
+    if (const Status good = check(known); !good) return good.error();
+    const int64_t bytes = std::max<int64_t>(gpu_kv_bytes(checkpoint.config, c), 0);
+    if (c.kv_tokens == 0) c.kv_tokens = max_kv_tokens(bytes, checkpoint.config, c);
+    const int64_t wanted = std::max(c.kv_tokens, c.max_context);
+    const double needed  = gpu_kv_cache_bytes(wanted, checkpoint.config, c);
+    if (c.kv_tokens < c.max_context || needed > static_cast<double>(bytes))
+      return Error{fmt::format(
+          "beside weights and workspace, {:.2f} GB of the GPU's memory are left for keys and values, and {} "
+          "tokens need {:.2f} GB: give less of --kv-tokens, --max-model-len or --max-num-batched-tokens, or "
+          "more of --gpu-memory-utilization",
+          static_cast<double>(bytes) * 1e-9, wanted, needed * 1e-9)};
+  }
+  if (const Status good = check(c); !good) return good.error();
+  return c;
+}
+
+}  // namespace fathom::engine

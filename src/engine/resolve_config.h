@@ -1,0 +1,20 @@
+// Checks an engine's configuration and sizes its KV cache.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/result.h"
+#include "engine/block_manager.h"
+#include "engine/config.h"
+#include "model/checkpoint.h"
+
+namespace fathom::engine {
+
+// The configuration with kv_tokens decided where it is 0, and checked against the model and the machine.
+Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineConfig config);
+
+// Number of KV-cache pages for each kind of layer.
+std::array<int64_t, kKvKinds> kv_cache_pages(const model::Config& model, const EngineConfig& config);
+
+}  // namespace fathom::engine

@@ -1,0 +1,19 @@
+// x(t, .) = table(tokens(t), .)
+//
+// bytes   6 H a token: 2 H read, 4 H written
+// limit   memory bandwidth; negligible beside the layers
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/view.h"
+#include "kernels/execution.h"
+
+namespace fathom::kernels {
+
+// tokens [T], each in [0, V); table [V, H]; x [T, H].
+void embedding_reference(View<const int32_t, 1> tokens, View<const bf16, 2> table, View<float, 2> x,
+                         const Execution& on);
+
+}  // namespace fathom::kernels

@@ -1,0 +1,205 @@
+// Dot products of rows with the outputs of a weight matrix, for one instruction set: the micro-kernel of
+// linear_cpu and experts_cpu. Included once for each instruction set (hwy/foreach_target.h), hence the
+// unusual guard.
+//
+// Each (row, output) has one vector of partial sums. It accumulates over the weights in one order and is
+// reduced by one tree, whichever rows and outputs share its tile and wherever its weights were dequantised.
+// So its bits depend on that row and that output alone.
+#if defined(FATHOM_KERNELS_GEMM_MICROKERNEL_CPU) == defined(HWY_TARGET_TOGGLE)
+#ifdef FATHOM_KERNELS_GEMM_MICROKERNEL_CPU
+#undef FATHOM_KERNELS_GEMM_MICROKERNEL_CPU
+#else
+#define FATHOM_KERNELS_GEMM_MICROKERNEL_CPU
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/gemm/gemm_scratch_cpu.h"
+#include "kernels/gemm/weight_dequantize_cpu.h"
+
+#if FATHOM_KERNELS_HAVE_GEMM_MICROKERNEL
+
+HWY_BEFORE_NAMESPACE();
+namespace fathom::kernels::HWY_NAMESPACE {
+
+// Horizontal sums of kLanes vectors: lane i of the result is the sum of v[i]. Overwrites v.
+HWY_INLINE Floats horizontal_sums(Floats* v) {
+  const Lanes d;
+#pragma GCC unroll 4
+  for (int64_t n = kLanes / 2; n > 0; n /= 2)
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < n; ++i)
+      v[i] = hn::Add(hn::ConcatEven(d, v[2 * i + 1], v[2 * i]), hn::ConcatOdd(d, v[2 * i + 1], v[2 * i]));
+  return v[0];
+}
+
+// Adds the products of columns [begin, end) of kRows rows with the first kOutputs outputs to their vectors of
+// sums; output c of row r has vector r * kOutputs + c. fetch(c, k) is called between outputs, for
+// prefetching. It must be always_inline, or g++ 12 takes it for a function without effect and drops it.
+template <int64_t kRows, int64_t kOutputs, class Matrix, class Fetch>
+HWY_INLINE void tile(const Matrix& matrix, const float* const* rows, int64_t begin, int64_t end, Floats* sums,
+                     const Fetch& fetch) {
+  const Lanes d;
+  const auto step = [&](int64_t k, auto last) HWY_ATTR {
+#pragma GCC unroll 8
+    for (int64_t c = 0; c < kOutputs; ++c) {
+      Floats w[Matrix::kVectors];
+      last ? matrix.dequantize_last(c, k, w) : matrix.dequantize(c, k, w);
+      fetch(c, k);
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < Matrix::kVectors; ++v)
+#pragma GCC unroll 4
+        for (int64_t r = 0; r < kRows; ++r)
+          sums[r * kOutputs + c] =
+              hn::MulAdd(hn::Load(d, rows[r] + k + v * kLanes), w[v], sums[r * kOutputs + c]);
+    }
+  };
+  const int64_t whole = std::min(end, matrix.depth / Matrix::kStep * Matrix::kStep);
+  for (int64_t k = begin; k < whole; k += Matrix::kStep) step(k, std::false_type());
+  if (whole < end) step(whole, std::true_type());
+}
+
+inline constexpr int64_t kTileRows = 4;
+
+// Up to this many rows read weights from memory directly into registers, where each weight serves up to
+// kTileRows rows.
+inline constexpr int64_t kMaxGemvRows = 8;
+
+// Sums for outputs [begin, end): sums(r, n) = sums[r * kPanel + n - begin].
+template <int64_t kRows, class Matrix>
+HWY_NOINLINE void gemv_rows(const Matrix& matrix, const float* const* rows, int64_t begin, int64_t end,
+                            float* HWY_RESTRICT sums) {
+  // Enough independent chains to cover the latency of an FMA, and more where there are registers: they share
+  // the loads of rows, which hardly fit into L1.
+  constexpr int64_t kSums    = HWY_TARGET == HWY_AVX3 ? 16 : 8;
+  constexpr int64_t kOutputs = std::min<int64_t>((kSums + kRows - 1) / kRows, 4);
+  constexpr int64_t kFolded  = round_up(kRows * kOutputs, kLanes);
+  // Prefetches the weights of eight outputs ahead: 12 KB in MXFP4, 46 KB in bf16, with 2880 inputs.
+  constexpr int64_t kPrefetchedOutputs = 8;
+  const Lanes d;
+  for (int64_t n = begin; n < end;) {
+    Matrix at           = matrix.from(n);
+    const int64_t count = end - n < kOutputs ? 1 : kOutputs;
+    if (count == 1) at.repeat();
+    Floats sum[kFolded];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kFolded; ++i) sum[i] = hn::Zero(d);
+    tile<kRows, kOutputs>(
+        at, rows, 0, at.depth, sum, [&](int64_t c, int64_t k) __attribute__((always_inline)) {
+          at.prefetch(c + kPrefetchedOutputs, k);
+        });
+    HWY_ALIGN float folded[kFolded];
+    for (int64_t i = 0; i < kFolded; i += kLanes) hn::Store(horizontal_sums(sum + i), d, folded + i);
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t c = 0; c < count; ++c) sums[r * kPanel + n - begin + c] = folded[r * kOutputs + c];
+    n += count;
+  }
+}
+
+// Many rows pass over a panel of bf16 weights, kTileRows at a time, and over one piece of the columns after
+// the other, so that the 28 KB that a tile reads stay in L1. Between pieces the partial sums are kept in
+// memory.
+inline constexpr int64_t kTileOutputs = HWY_TARGET == HWY_AVX3 ? 6 : 3;  // of 32 and of 16 registers
+inline constexpr int64_t kTileDepth   = 1024;
+static_assert(kPartials >= kRowBlock * kTileOutputs * kLanes && kRowBlock * kTileOutputs % kLanes == 0);
+
+// While tiles compute, they prefetch the next panel's weights from memory to L2, at about the rate of memory.
+inline constexpr int64_t kPrefetchBytes = 4;  // for each column of a tile
+struct Prefetcher {
+  const char* at;
+  const char* end;
+
+  // The next bytes to prefetch; where none are left, some that are in a cache anyway.
+  const char* take(int64_t bytes, const float* near) {
+    if (at >= end) return reinterpret_cast<const char*>(near);
+    at += bytes;
+    return at - bytes;
+  }
+};
+
+template <int64_t kRows>
+HWY_NOINLINE void gemm_rows_tile(const Bf16Matrix& matrix, const float* const* rows, int64_t begin,
+                                 int64_t end, const char* prefetch, float* HWY_RESTRICT partials) {
+  const Lanes d;
+  constexpr int64_t kSums = kRows * kTileOutputs;
+  Floats sum[kSums];
+#pragma GCC unroll 24
+  for (int64_t i = 0; i < kSums; ++i) sum[i] = begin == 0 ? hn::Zero(d) : hn::Load(d, partials + i * kLanes);
+  tile<kRows, kTileOutputs>(
+      matrix, rows, begin, end, sum, [&](int64_t c, int64_t k) __attribute__((always_inline)) {
+        const int64_t line = c * 64;
+        if (line < Bf16Matrix::kStep * kPrefetchBytes)
+          hwy::Prefetch(prefetch + (k - begin) * kPrefetchBytes + line);
+      });
+#pragma GCC unroll 24
+  for (int64_t i = 0; i < kSums; ++i) hn::Store(sum[i], d, partials + i * kLanes);
+}
+
+// Sums for the first `outputs` outputs and `count` <= kRowBlock rows: sums(r, n) = sums[r * kPanel + n].
+inline void gemm_rows(const Bf16Matrix& matrix, const float* const* rows, int64_t count, int64_t outputs,
+                      Prefetcher& prefetch, float* HWY_RESTRICT partials, float* HWY_RESTRICT sums) {
+  static constexpr decltype(&gemm_rows_tile<1>) kTiles[kTileRows] = {gemm_rows_tile<1>, gemm_rows_tile<2>,
+                                                                     gemm_rows_tile<3>, gemm_rows_tile<4>};
+  const Lanes d;
+  for (int64_t n = 0; n < outputs;) {
+    Bf16Matrix at      = matrix.from(n);
+    const int64_t some = outputs - n < kTileOutputs ? 1 : kTileOutputs;
+    if (some == 1) at.repeat();
+    int64_t k = 0;
+    do {  // at least once, so that sums of no terms are zero
+      const int64_t end = std::min(k + kTileDepth, at.depth);
+      for (int64_t r = 0; r < count; r += kTileRows)
+        kTiles[std::min(count - r, kTileRows) - 1](at, rows + r, k, end,
+                                                   prefetch.take((end - k) * kPrefetchBytes, *rows),
+                                                   partials + r * kTileOutputs * kLanes);
+      k = end;
+    } while (k < at.depth);
+    for (int64_t i = 0; i < count * kTileOutputs; i += kLanes) {
+      Floats v[kLanes];
+#pragma GCC unroll 16
+      for (int64_t j = 0; j < kLanes; ++j) v[j] = hn::Load(d, partials + (i + j) * kLanes);
+      HWY_ALIGN float folded[kLanes];
+      hn::Store(horizontal_sums(v), d, folded);
+      for (int64_t j = i; j < std::min(i + kLanes, count * kTileOutputs); ++j)
+        if (j % kTileOutputs < some) sums[j / kTileOutputs * kPanel + n + j % kTileOutputs] = folded[j - i];
+    }
+    n += some;
+  }
+}
+
+// The products of `count` permuted rows with outputs [begin, end), panel by panel. For each panel and block
+// of rows calls take(first row, rows, first output, end output, sums), with sums(r, n) = sums[r * kPanel + n
+// - first output].
+template <class Matrix, class Take>
+void dot_products(const Matrix& matrix, const float* const* rows, int64_t count, int64_t begin, int64_t end,
+                  const TileScratch& scratch, const Take& take) {
+  static constexpr decltype(&gemv_rows<1, Matrix>) kGemvRows[kTileRows] = {
+      gemv_rows<1, Matrix>, gemv_rows<2, Matrix>, gemv_rows<3, Matrix>, gemv_rows<4, Matrix>};
+  for (int64_t n0 = begin; n0 < end; n0 += kPanel) {
+    const int64_t n1 = std::min(n0 + kPanel, end);
+    if (count <= kMaxGemvRows) {
+      for (int64_t r = 0; r < count; r += kTileRows)
+        kGemvRows[std::min(count - r, kTileRows) - 1](matrix, rows + r, n0, n1, scratch.sums + r * kPanel);
+      take(0, count, n0, n1, scratch.sums);
+      continue;
+    }
+    const Bf16Matrix panel = as_bf16(matrix, n0, n1, scratch.panel);
+    Prefetcher prefetch{matrix.address(n1), matrix.address(std::min(n1 + kPanel, end))};
+    const int64_t blocks = round_up(count, kRowBlock) / kRowBlock;
+    const int64_t block  = round_up((count + blocks - 1) / blocks, kTileRows);
+    for (int64_t r = 0; r < count; r += block) {
+      const int64_t here = std::min(count - r, block);
+      gemm_rows(panel, rows + r, here, n1 - n0, prefetch, scratch.partials, scratch.sums);
+      take(r, here, n0, n1, scratch.sums);
+    }
+  }
+}
+
+}  // namespace fathom::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // FATHOM_KERNELS_HAVE_GEMM_MICROKERNEL
+#endif  // FATHOM_KERNELS_GEMM_MICROKERNEL_CPU

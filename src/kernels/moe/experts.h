@@ -1,0 +1,49 @@
+// The experts of a Mixture-of-Experts layer (SwiGLU MLPs), added to the residual stream. For each expert e of
+// a token:
+//   u    = W1[e] x + b1[e]                        2 I rows, even ones gate, odd ones up
+//   g, l = min(u_even, limit), clamp(u_odd, -limit, limit)
+//   a    = g sigmoid(alpha g) (l + 1)
+//   y   += weight (W2[e] a + b2[e])
+//
+// bytes   of each expert that has a token: 1.5 H I 17/16 in MXFP4 (4.25 bits a weight), once
+// flops   6 H I for each token and expert of it
+// limit   few tokens: memory bandwidth, if 4-bit numbers can be dequantised that fast; many: the FMA units
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "core/dtype.h"
+#include "core/view.h"
+#include "kernels/execution.h"
+
+namespace fathom::kernels {
+
+// Blocks of 32 along `in`, G = in / 32: 16 bytes of E2M1 values each, the first in the low nibble
+// (core/mxfp4_nvfp4.h), and an E8M0 scale.
+struct Mxfp4Matrices {
+  View<const uint8_t, 4> blocks;  // [E, out, G, 16], contiguous
+  View<const uint8_t, 3> scales;  // [E, out, G], contiguous, none of them 255, the NaN
+};
+
+using ExpertMatrices =
+    std::variant<Mxfp4Matrices, View<const bf16, 3>>;  // bf16: [E, out, in], rows contiguous
+
+struct ExpertWeights {
+  ExpertMatrices mlp1;            // [E, 2I, H]
+  View<const bf16, 2> mlp1_bias;  // [E, 2I]
+  ExpertMatrices mlp2;            // [E, H, I]
+  View<const bf16, 2> mlp2_bias;  // [E, H]
+  float limit = 0, alpha = 0;
+};
+
+// x, y [T, H], disjoint; experts, weights [T, top_k], the experts of a token all different. The result of a
+// row does not depend on the other rows.
+void experts_reference(View<const float, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
+                       const ExpertWeights& w, View<float, 2> y, const Execution& on);
+void experts_cpu(View<const float, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
+                 const ExpertWeights& w, View<float, 2> y, const Execution& on);
+int64_t experts_cpu_scratch_bytes(int64_t rows, int64_t top_k, int64_t num_experts, int64_t hidden,
+                                  int64_t intermediate, int threads);
+
+}  // namespace fathom::kernels

@@ -1,0 +1,19 @@
+// The child of a run: `fathom __experiment <options as JSON>`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lab/profiler.h"
+
+namespace fathom::lab {
+
+// Makes a profiler for RunOptions::profile_set and folder.
+using ProfilerFactory =
+    std::function<std::unique_ptr<Profiler>(const std::string& set, const std::string& folder)>;
+
+// The child's whole life. `profiler`: null where this program has none.
+int child_main(int argc, char** argv, const ProfilerFactory& profiler = nullptr);
+
+}  // namespace fathom::lab

@@ -1,0 +1,71 @@
+#include "lab/floor_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "machine/ceilings.h"
+#include "machine/gpu_ceilings.h"
+#include "measure/statistics.h"
+
+namespace fathom::lab {
+namespace {
+
+using machine::Traffic;
+
+constexpr double kTolerated = 0.9;  // of the floor
+
+double ns_at(double amount, double per_s) { return amount > 0 && per_s > 0 ? amount / per_s * 1e9 : 0; }
+
+std::optional<double> positive(double floor) { return floor > 0 ? std::optional(floor) : std::nullopt; }
+
+// Each direction has its own best rate: a call may overlap its reads with its writes.
+std::optional<double> cpu_floor_ns(const Cost& cost, int64_t working_set, int threads) {
+  const auto bytes_ns = [&](int64_t bytes, Traffic plain, Traffic nontemporal) {
+    if (bytes <= 0) return 0.0;
+    return ns_at(static_cast<double>(bytes),
+                 std::max(machine::highest_rate(working_set, plain, threads),
+                          machine::highest_rate(working_set, nontemporal, threads)));
+  };
+  return positive(
+      std::max({bytes_ns(cost.read, Traffic::read, Traffic::read),
+                bytes_ns(cost.written, Traffic::write, Traffic::write_nontemporal),
+                cost.flops > 0 ? ns_at(cost.flops, machine::peak_flops(cost.flop_type, threads)) : 0}));
+}
+
+std::optional<double> gpu_floor_ns(const Cost& cost, int64_t working_set) {
+  return positive(
+      std::max({ns_at(static_cast<double>(cost.read), machine::gpu_best_rate(Traffic::read, working_set)),
+                ns_at(static_cast<double>(cost.written), machine::gpu_best_rate(Traffic::write, working_set)),
+                ns_at(cost.flops, std::max(machine::gpu_peak_flops(cost.flop_type, true),
+                                           machine::gpu_peak_flops(cost.flop_type, false)))}));
+}
+
+}  // namespace
+
+int64_t working_set(const ExperimentInfo& experiment, const Problem& problem) {
+  const Cost cost    = problem.cost();
+  const int64_t held = problem.arena().input_bytes() + problem.arena().output_bytes();
+  if (cost.working_set > 0) return cost.working_set;
+  return experiment.limit == Limit::memory ? std::min(held, cost.read + cost.written) : held;
+}
+
+std::optional<double> floor_ns(Backend backend, const Cost& cost, int64_t working_set, int threads) {
+  return backend == Backend::cuda ? gpu_floor_ns(cost, working_set)
+                                  : cpu_floor_ns(cost, working_set, threads);
+}
+
+std::optional<Caught> check_floor(double median_ns, std::optional<double> floor_ns,
+                                  std::optional<double> fastest_control_ns,
+                                  const std::function<std::vector<double>()>& probe_again) {
+  if (!floor_ns || median_ns >= kTolerated * *floor_ns) return std::nullopt;
+  const std::vector<double> again = probe_again();
+  const double probed             = again.empty() ? 0 : measure::median(again);
+  const double limit              = std::min(*floor_ns, fastest_control_ns.value_or(*floor_ns));
+  if (probed >= kTolerated * limit) return std::nullopt;
+  return Caught{Outcome::invalid, "floor",
+                fmt::format("{:.3g} ns a call; the declared work takes at least {:.3g} ns on this machine",
+                            probed, limit)};
+}
+
+}  // namespace fathom::lab

@@ -1,0 +1,32 @@
+// The floor: a time below what the declared work needs on this machine is impossible, so the measurement is
+// INVALID. The variant skipped work, the compiler removed it, or the declared cost is wrong.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "lab/experiment_info.h"
+#include "lab/verified_call.h"
+
+namespace fathom::lab {
+
+// The bytes of one call: no more than the arena holds, and no more than it must move where memory is the
+// limit.
+int64_t working_set(const ExperimentInfo& experiment, const Problem& problem);
+
+// The shortest possible time of a call of `cost` by so many threads, from the highest rates ever measured on
+// this machine at the level that holds the working set, whatever bounds the experiment. Absent where nothing
+// is declared or known.
+std::optional<double> floor_ns(Backend backend, const Cost& cost, int64_t working_set, int threads);
+
+// Below 0.9 of the floor a time is suspected, not yet caught: `probe_again` measures five more samples, for a
+// first time that was the machine's hiccup, and the floor gives way to `fastest_control_ns`, what this run's
+// own control took at its best, for a floor that was measured too low. `median_ns` and all others: of one
+// call.
+std::optional<Caught> check_floor(double median_ns, std::optional<double> floor_ns,
+                                  std::optional<double> fastest_control_ns,
+                                  const std::function<std::vector<double>()>& probe_again);
+
+}  // namespace fathom::lab

@@ -1,0 +1,46 @@
+// The control of a run: the machine's limit, measured in the same rounds as the variants. A share of the
+// limit is a ratio of two times of one round, so a slow minute of the machine slows both.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/thread_pool.h"
+#include "lab/experiment_info.h"
+
+namespace fathom::lab {
+
+class Control {
+ public:
+  virtual ~Control()                       = default;
+  virtual double sample()                  = 0;  // one measurement: bytes/s, flop/s, or loads/s
+  virtual const std::string& words() const = 0;  // "copy bandwidth of DRAM, 1 thread"
+  virtual int threads() const              = 0;  // of the variants whose limit it is
+  double limit_ns(double rate) const;            // what a call of the declared work takes at that rate
+
+ protected:
+  Control(Limit limit, const Cost& cost) : limit_(limit), cost_(cost) {}
+  Limit limit_;
+  Cost cost_;
+};
+
+// For a limit of Limit::memory, flops or load_latency, a call of `cost` over `working_set` bytes (inputs and
+// outputs of one set) by `threads` threads.
+std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads,
+                                     ThreadPool& pool);
+
+// The same on the GPU; also Limit::tensor_flops, shared_memory and link.
+std::unique_ptr<Control> gpu_control(Limit limit, const Cost& cost, int64_t working_set, Device& device);
+
+bool has_control(Backend backend, Limit limit);
+
+// Limit::disk has no control: its reads would compete with the variants' for the disk's queue. Its limit is
+// the rate that doctor measured.
+struct DiskLimit {
+  double bytes_per_s;
+  std::string words;
+};
+std::optional<DiskLimit> disk_limit();
+
+}  // namespace fathom::lab

@@ -1,0 +1,177 @@
+#include "lab/verified_call.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <set>
+
+#include "measure/clock.h"
+
+namespace fathom::lab {
+namespace {
+
+using measure::now_ns;
+
+int thread_count() {
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  // Field 2, the name, may hold spaces: count from its closing parenthesis. num_threads is field 20.
+  size_t at = text.rfind(')');
+  for (int field = 2; field < 20 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 1);
+}
+
+// By state, not by CPU time: the kernel updates the CPU time of a running thread only at ticks, so it would
+// appear milliseconds late, in another variant's call.
+bool another_thread_runs() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(opendir("/proc/self/task"), closedir);
+  if (!tasks) return false;
+  const pid_t self = gettid();
+  while (const dirent* task = readdir(tasks.get())) {
+    const int id = std::atoi(task->d_name);
+    if (id == 0 || id == self) continue;
+    char path[64], text[512];
+    std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", id);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;  // it ended meanwhile
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[std::max<ssize_t>(n, 0)] = 0;
+    const char* name_end          = std::strrchr(text, ')');
+    if (name_end && name_end[1] == ' ' && name_end[2] == 'R') return true;
+  }
+  return false;
+}
+
+using Ranks = std::span<const Problem* const>;
+
+Checker look(const Problem& problem, const Checker::Options& options, Ranks ranks = {}) {
+  Checker checker(options);
+  problem.check(checker, ranks);
+  return checker;
+}
+
+bool all_ok(const std::vector<Finding>& findings) {
+  return std::all_of(findings.begin(), findings.end(), [](const Finding& f) { return f.ok(); });
+}
+
+// Whether the outputs are right for earlier inputs. Evaluates the reference over inputs refilled from earlier
+// seeds; the outputs stay as the call left them.
+bool answers_earlier_inputs(Problem& problem, const SeedHistory& seeds, const Checker::Options& options) {
+  std::vector<uint64_t> suspects = {seeds.prepared};
+  constexpr size_t kSome         = 6;
+  for (size_t i = 0; i < std::min(kSome, seeds.earlier.size()); ++i) {
+    suspects.push_back(seeds.earlier[i]);
+    suspects.push_back(seeds.earlier[seeds.earlier.size() - 1 - i]);
+  }
+  bool found = false;
+  for (const uint64_t seed : std::set<uint64_t>(suspects.begin(), suspects.end())) {
+    if (seed == seeds.present) continue;
+    problem.arena().fill(seed);
+    found = all_ok(look(problem, options).findings());
+    if (found) break;
+  }
+  problem.arena().fill(seeds.present);
+  return found;
+}
+
+Caught judge_wrong_output(Problem& problem, const SeedHistory& seeds, const Checker::Options& options,
+                          const Finding& finding, bool timed, bool alone) {
+  const std::string what =
+      finding.wrong > 0 ? fmt::format("{} of {} elements are wrong: {}", finding.wrong, finding.elements,
+                                      finding.first_wrong)
+                        : fmt::format("errors of {} are too large on the whole: rms {:.3g}, allowed {:.3g}",
+                                      finding.output, finding.rms_error, 0.25 * finding.rms_tolerance);
+  if (finding.poisoned > 0) return {Outcome::wrong, "poison", what};
+  // Refilling would race with other ranks, which read these inputs.
+  if (alone && answers_earlier_inputs(problem, seeds, options))
+    return {Outcome::wrong, "fresh_inputs", "the output answers inputs of an earlier call: " + what};
+  if (finding.nans > 0) return {Outcome::wrong, "nan", what};
+  if (timed) return {Outcome::wrong, "timed_check", "right when checked, wrong when timed: " + what};
+  // Small errors everywhere mean lower precision; large ones mean another answer.
+  const bool close = finding.max_error > 0 && finding.max_error < 0.05 * finding.rms_value;
+  return {Outcome::wrong, close ? "tolerance" : "reference",
+          close ? fmt::format("{} (largest error {:.3g}, tolerance {:.3g})", what, finding.max_error,
+                              finding.tolerance)
+                : what};
+}
+
+// NVIDIA's compute-sanitizer works on threads of its own inside this process. Read before any variant runs.
+const bool kUnderComputeSanitizer = std::getenv("NV_SANITIZER_INJECTION_TRANSPORT_TYPE") != nullptr;
+
+}  // namespace
+
+ThreadAudit ThreadAudit::now() {
+  ThreadAudit audit;
+  audit.threads       = thread_count();
+  audit.others_cpu_ns = now_ns(measure::Clock::process_cpu) - now_ns(measure::Clock::thread_cpu);
+  audit.wall_ns       = now_ns(measure::Clock::wall);
+  return audit;
+}
+
+std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudit& before,
+                                    const ThreadAudit& after) {
+  if (kUnderComputeSanitizer) return std::nullopt;
+  // A library starts its pool at its first call and keeps it: Kind::library declares that.
+  if (variant.kind != Kind::library && after.threads > before.threads)
+    return Caught{
+        Outcome::invalid, "thread_audit",
+        fmt::format("{} thread(s) were still there after the call", after.threads - before.threads)};
+  const int64_t others = after.others_cpu_ns - before.others_cpu_ns;
+  // Reading two clocks is not atomic: allow for a preemption between them.
+  const int64_t allowed = std::max<int64_t>(500'000, (after.wall_ns - before.wall_ns) / 20);
+  if (variant.threads == 1 && others > allowed)
+    return Caught{
+        Outcome::invalid, "thread_audit",
+        fmt::format("declared 1 thread, but others used {:.2f} ms of CPU during the call", others / 1e6)};
+  return std::nullopt;
+}
+
+bool late_too_often(int late, int64_t samples) { return late > std::max<int64_t>(2, samples / 20); }
+
+void wait_until_quiet() {
+  constexpr int64_t kLongest = 300'000'000;
+  const int64_t give_up      = now_ns(measure::Clock::wall) + kLongest;
+  while (another_thread_runs() && now_ns(measure::Clock::wall) < give_up) usleep(200);
+}
+
+int64_t Inspection::elements() const {
+  int64_t sum = 0;
+  for (const Finding& finding : findings) sum += finding.elements;
+  return sum;
+}
+
+Inspection inspect(Problem& problem, const SeedHistory& seeds, uint64_t checksum,
+                   const Checker::Options& given, bool timed, Ranks ranks) {
+  Arena& arena = problem.arena();
+  if (const auto broken = arena.broken_guard()) {
+    arena.repair_guards();
+    return {Caught{Outcome::wrong, "guard_band", *broken}, {}};
+  }
+  if (arena.input_checksum() != checksum) {
+    arena.fill(seeds.present);
+    return {Caught{Outcome::wrong, "input_checksum", "the call changed its inputs"}, {}};
+  }
+  Checker::Options options = given;
+  options.is_poison        = [&problem](const void* element, int64_t bytes) {
+    return problem.checked_arena().is_poison(element, bytes);
+  };
+  Inspection result{std::nullopt, look(problem, options, ranks).findings()};
+  for (const Finding& finding : result.findings)
+    if (!finding.ok()) {
+      result.caught = judge_wrong_output(problem, seeds, options, finding, timed, ranks.empty());
+      break;
+    }
+  return result;
+}
+
+}  // namespace fathom::lab

@@ -1,0 +1,15 @@
+// Bandwidth of copies between the GPUs of this process. Only builds with CUDA have it.
+#pragma once
+
+#include <vector>
+
+#include "machine/gpu.h"
+#include "machine/gpu_ceilings.h"
+
+namespace fathom::machine {
+
+// Every ordered pair in turn, some 100 ms each. Makes a context on every GPU, and leaves peer access enabled
+// where the GPUs support it. `facts` are of any of them.
+std::vector<PeerRate> measure_peer_copies(const GpuFacts& facts);
+
+}  // namespace fathom::machine

@@ -227,6 +227,13 @@ void Connection::run(uint64_t number, const Work& work) {
   }
 }
 
+// Whether the kernel reports one of `events`, an error or a hang-up now. Asio's own report may be of a closed
+// socket whose place in its reactor this one has taken.
+bool Connection::polled(short events) {
+  pollfd socket{.fd = socket_.native_handle(), .events = events};
+  return ::poll(&socket, 1, 0) > 0;
+}
+
 // Waits until the answer is written. The client may leave or send its next requests meanwhile.
 Task<void> Connection::answer_written() {
   while (!closed_ && (phase_ != Phase::whole || writing_)) {
@@ -236,7 +243,7 @@ Task<void> Connection::answer_written() {
       paused_            = true;
       const auto [error] = co_await socket_.async_wait(Socket::wait_error, kAwait);
       paused_            = false;
-      if (!error) drop();  // the connection was reset; otherwise send() has cancelled the wait
+      if (!error && polled(0)) drop();  // the connection was reset; otherwise send() has cancelled the wait
     } else {
       co_await read_some();
     }
@@ -278,10 +285,7 @@ void Connection::drop() {
 
 void Connection::expire() {
   // While unread bytes are pending, only a poll shows that the client has closed its sending side.
-  if (paused_ && phase_ != Phase::whole) {
-    pollfd end{.fd = socket_.native_handle(), .events = POLLRDHUP};
-    if (::poll(&end, 1, 0) > 0) return drop();
-  }
+  if (paused_ && phase_ != Phase::whole && polled(POLLRDHUP)) return drop();
   const Clock::rep now = after({});
   if (ping_due_ <= now) write(number_, ping_->piece);
   if (write_deadline_ <= now) {

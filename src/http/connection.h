@@ -77,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task<bool> read_on(Parser& parser, bool head_only);
   Task<void> read_some();
   Task<void> answer_written();
+  bool polled(short events);
   Task<void> linger();
   std::optional<Request> request_of(const Parser& parser);
   void hand_over(Request request);

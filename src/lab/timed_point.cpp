@@ -177,9 +177,9 @@ void TimedPoint::calibrate() {
   if (options_.run.iterations > 0) {
     calls_ = options_.run.iterations;
   } else if (experiment_.cache != Cache::cold && !options_.run.cold_start) {
-    // Twice, the second time with samples of the length found first: a single call runs colder than several
-    // in a row.
-    for (int pass = 0; pass < 2; ++pass) {
+    // Each pass takes samples of the length that the one before found: a single call runs colder than several
+    // in a row, and one that skips work it has done before looks honest until its samples are long.
+    for (int pass = 0; pass < 6; ++pass) {
       double fastest = std::numeric_limits<double>::max(), sum = 0;
       for (const Entry& entry : entries_) {
         if (entry.role == Role::control || !entry.alive()) continue;
@@ -187,11 +187,12 @@ void TimedPoint::calibrate() {
         sum += entry.warm_ns;
       }
       if (sum == 0) break;
+      const auto found = static_cast<double>(calls_);
       // Long enough for the clock in the fastest variant, short enough for 40 rounds of all.
       const double wanted = std::ceil(timer_->epoch_ns() / std::max(fastest, 1.0));
       calls_              = static_cast<int64_t>(std::max(1.0, std::min(wanted, budget_s_ * 1e9 / 40 / sum)));
       calls_              = std::min(calls_, timer_->most_calls());
-      if (calls_ == 1 || pass == 1) break;
+      if (calls_ == 1 || (pass > 0 && static_cast<double>(calls_) < 1.5 * found)) break;
       for (Entry& entry : entries_) {
         if (entry.role == Role::control || !entry.alive()) continue;
         sample(entry, calls_, 0, false, false);

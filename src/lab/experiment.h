@@ -89,9 +89,11 @@ struct Variant<Session> {
   std::function<std::unique_ptr<Session>(const Point&)> start;
   std::vector<std::string> techniques = {};
   std::string idea;
-  Prediction prediction               = {};
-  Kind kind                           = Kind::optimized;
-  int threads                         = kAllThreads;  // that its session computes on
+  Prediction prediction = {};
+  Kind kind             = Kind::optimized;
+  int threads           = kAllThreads;  // that its session computes on
+  // Admission control is part of it: a request may be turned away. Else an empty answer is wrong.
+  bool may_refuse                     = false;
   std::vector<machine::Feature> needs = std::vector<machine::Feature>(0);
   std::vector<Point::Parameter> up_to = std::vector<Point::Parameter>(0);
 };
@@ -240,6 +242,7 @@ ExperimentInfo info_of(const Experiment<P>& e) {
     if constexpr (kIsSession<P>) {
       variant.has_launch = v.start != nullptr;
       variant.start      = v.start;
+      variant.may_refuse = v.may_refuse;
     } else {
       variant.has_launch    = v.launch != nullptr;
       variant.has_prepare   = v.prepare != nullptr;

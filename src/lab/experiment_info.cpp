@@ -28,8 +28,7 @@ std::string Prediction::to_string() const {
 }
 
 bool Prediction::held(double measured) const {
-  const bool close = measured >= 0.9 * value && measured <= 1.1 * value;
-  return close || (at_least && measured >= value);
+  return measured >= (at_least ? 1 : 0.9) * value && (at_least || measured <= 1.1 * value);
 }
 
 }  // namespace fathom::lab

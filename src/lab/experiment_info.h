@@ -54,7 +54,7 @@ std::string_view to_string(Backend backend);
 enum class Kind { baseline, optimized, library, engine };
 std::string_view to_string(Kind kind);
 
-// Written down before the run, scored after it: held within 10 % or beyond "at least".
+// Written down before the run, scored after it: "at least" means at least, a value means within 10 %.
 struct Prediction {
   enum class Of { nothing, share, ratio } of = Of::nothing;
   bool at_least                              = false;
@@ -143,6 +143,7 @@ struct VariantInfo {
   std::string op, library;
   std::vector<Point::Parameter> up_to;
   std::function<std::unique_ptr<Session>(const Point&)> start;  // of a session
+  bool may_refuse = false;                                      // a session may turn requests away
 };
 
 enum class Shape {

@@ -15,15 +15,30 @@
 #include "measure/clock.h"
 #include "measure/latin_square.h"
 #include "measure/statistics.h"
+#include "measure/verdict.h"
 
 namespace fathom::lab {
 namespace {
 
 using Outputs = std::vector<std::vector<int64_t>>;
 
-bool same_answers(const Outputs& a, const Outputs& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& x, const auto& y) { return x.empty() || y.empty() || x == y; });
+// How the answers of a replay compare with the baseline's. A request that one of them turned away is not
+// compared.
+struct Comparison {
+  bool same        = true;
+  int64_t answered = 0, refused = 0;  // requests
+  int64_t tokens = 0;                 // compared
+};
+
+Comparison compare(const Outputs& outputs, const Outputs& baseline) {
+  Comparison seen{.same = outputs.size() == baseline.size()};
+  for (size_t i = 0; i < outputs.size() && seen.same; ++i) {
+    ++(outputs[i].empty() ? seen.refused : seen.answered);
+    if (outputs[i].empty() || baseline[i].empty()) continue;
+    seen.same = outputs[i] == baseline[i];
+    seen.tokens += std::ssize(outputs[i]);
+  }
+  return seen;
 }
 
 // Runs f; what this machine lacks makes a typed skip.
@@ -68,13 +83,36 @@ Replayed start_and_replay(const ExperimentInfo& experiment, const VariantInfo& v
 
 // The baseline's answers are the reference. Variants are compared after the round, whatever their order in it
 // was.
-void compare_answers(const std::map<int, Outputs>& outputs, bool timed, PointRecord& point) {
-  for (const auto& [v, output] : outputs)
-    if (!same_answers(output, outputs.begin()->second))
-      set_caught(point.variants[static_cast<size_t>(v)],
-                 {Outcome::wrong, timed ? "timed_check" : "reference",
-                  "its answers differ from those of " +
-                      point.variants[static_cast<size_t>(outputs.begin()->first)].id});
+void compare_answers(const ExperimentInfo& experiment, const std::map<int, Outputs>& outputs, bool timed,
+                     PointRecord& point) {
+  for (const auto& [v, output] : outputs) {
+    VariantRecord& record = point.variants[static_cast<size_t>(v)];
+    const Comparison seen = compare(output, outputs.begin()->second);
+    if (!seen.same)
+      set_caught(record, {Outcome::wrong, timed ? "timed_check" : "reference",
+                          "its answers differ from those of " +
+                              point.variants[static_cast<size_t>(outputs.begin()->first)].id});
+    else if (seen.tokens == 0 ||
+             (seen.refused > 0 && !experiment.variants[static_cast<size_t>(v)].may_refuse))
+      set_caught(record, {Outcome::wrong, "unanswered",
+                          fmt::format("{} of {} requests have no answer", seen.refused,
+                                      seen.answered + seen.refused)});
+    else if (timed) {
+      if (!record.checked) record.checked.emplace();
+      ++record.checked->timed_calls;
+      record.checked->elements += seen.tokens;
+    }
+  }
+}
+
+// The baseline against its clone, round by round. Where the same configuration is found faster or slower than
+// itself, the verdicts of this point are advisory.
+std::optional<AaControl> aa_control(const std::vector<double>& baseline, const std::vector<double>& clone) {
+  if (clone.empty()) return std::nullopt;
+  const measure::Interval range = range_of_ratios(log_ratios(baseline, clone));
+  const auto verdict            = measure::judge(range);
+  return AaControl{range.lo, range.hi,
+                   verdict == measure::Verdict::faster || verdict == measure::Verdict::slower};
 }
 
 PointRecord measure_point(const ExperimentInfo& experiment, const MeasureOptions& options, const Point& at,
@@ -85,6 +123,7 @@ PointRecord measure_point(const ExperimentInfo& experiment, const MeasureOptions
                     .stopped  = "rounds",
                     .variants = records_at(experiment, at, blank_records(experiment, options))};
   std::vector<std::vector<double>> samples(point.variants.size());
+  std::vector<double> clone_samples;
   std::vector<std::map<std::string, std::vector<double>>> metrics(point.variants.size());
   // The first round warms what outlives a session (page cache, CPU clocks) and is checked, not timed.
   const int64_t rounds = options.run.repeat > 0 ? options.run.repeat : options.run.quick ? 3 : 6;
@@ -92,15 +131,18 @@ PointRecord measure_point(const ExperimentInfo& experiment, const MeasureOptions
   for (int64_t round = -1; round < timed; ++round) {
     const uint64_t seed = seeds.next();  // one workload for all variants of the round
     std::map<int, Outputs> outputs;
-    for (const int turn :
-         measure::round_order(static_cast<int>(point.variants.size()), round + 1, options.run.seed)) {
-      const auto v          = static_cast<size_t>(turn);
+    // The baseline's clone is the last entry. It takes its turn in the timed rounds.
+    const auto clone  = static_cast<int>(point.variants.size());
+    const int entries = round >= 0 ? clone + 1 : clone;
+    for (const int turn : measure::round_order(entries, round + 1, options.run.seed)) {
+      const auto v          = static_cast<size_t>(turn == clone ? 0 : turn);
       VariantRecord& record = point.variants[v];
       if (record.status != Outcome::ok) continue;
       events.phase(record.id, round < 0 ? "warm up" : "measure",
                    static_cast<double>(round + 1) / static_cast<double>(timed + 1));
       run_or_skip(record, [&] {
         Replayed seen = start_and_replay(experiment, experiment.variants[v], at, seed);
+        if (turn == clone) return clone_samples.push_back(seen.time_ns);
         if (round >= 0) {
           samples[v].push_back(seen.time_ns);
           for (const auto& [name, metric] : seen.replay.metrics) {
@@ -111,10 +153,11 @@ PointRecord measure_point(const ExperimentInfo& experiment, const MeasureOptions
         outputs[turn] = std::move(seen.replay.outputs);
       });
     }
-    compare_answers(outputs, round >= 0, point);
+    compare_answers(experiment, outputs, round >= 0, point);
     point.rounds = round + 1;
   }
   set_times_and_ratios(point, samples, RatioInterval::range);
+  if (point.variants[0].status == Outcome::ok) point.aa = aa_control(samples[0], clone_samples);
   score_predictions(experiment, point);
   for (size_t v = 0; v < metrics.size(); ++v)
     for (const auto& [name, values] : metrics[v])

@@ -13,8 +13,8 @@
 namespace fathom::lab {
 
 struct Replay {
-  // Of each request, in the workload's order. An empty one was turned away: it is compared with nothing, and
-  // a metric should say how many there are.
+  // Of each request, in the workload's order. Empty: turned away, which only a variant with `.may_refuse` may
+  // do; a metric should say how many there are.
   std::vector<std::vector<int64_t>> outputs;
   std::map<std::string, Metric> metrics;  // ttft_p95_ns, hit_rate, ...; the harness measures the time
 };

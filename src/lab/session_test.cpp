@@ -129,11 +129,12 @@ class Clerk final : public Session {
 };
 
 Variant<Session> clerk(const std::string& id, double first_ns, int refuses = 0, int64_t error = 0,
-                       Prediction prediction = {}) {
+                       Prediction prediction = {}, bool may_refuse = false) {
   return {.id         = id,
           .start      = [=](const Point&) { return std::make_unique<Clerk>(first_ns, refuses, error); },
           .idea       = "",
-          .prediction = prediction};
+          .prediction = prediction,
+          .may_refuse = may_refuse};
 }
 
 TEST(Session, AGoalIsComparedInsteadOfTheTime) {
@@ -158,9 +159,45 @@ TEST(Session, AGoalIsComparedInsteadOfTheTime) {
 TEST(Session, WhoIsTurnedAwayIsNotCompared) {
   const PointRecord point =
       measure_one({.question = "Is a refusal an answer?",
-                   .variants = {clerk("all", 1), clerk("half", 1, 2), clerk("half, one wrong", 1, 2, 5)}});
+                   .variants = {clerk("all", 1), clerk("half", 1, 2, 0, {}, true),
+                                clerk("half, one wrong", 1, 2, 5, {}, true), clerk("half, undeclared", 1, 2),
+                                clerk("none", 1, 1, 0, {}, true)}});
   EXPECT_EQ(to_string(point.variants[1].status), "ok") << point.variants[1].detail;
+  EXPECT_EQ(point.variants[1].checked->timed_calls, 6);
+  EXPECT_EQ(point.variants[1].checked->elements, 6 * 4);
   EXPECT_EQ(to_string(point.variants[2].status), "wrong");
+  EXPECT_EQ(point.variants[3].caught_by, "unanswered");
+  EXPECT_EQ(point.variants[3].detail, "4 of 8 requests have no answer");
+  EXPECT_EQ(point.variants[4].caught_by, "unanswered");
+}
+
+// Its time is `first_ns`, and each start makes it `growth` longer.
+class Ageing final : public Session {
+ public:
+  Ageing(double* now_ns, double growth) { now_ns_ = *now_ns *= growth; }
+  void prepare(uint64_t) override {}
+  Replay replay() override { return {{{1}}, {{"first_ns", {now_ns_, "lower"}}}}; }
+
+ private:
+  double now_ns_;
+};
+
+TEST(Session, TheBaselineIsMeasuredAgainstItself) {
+  for (const double growth : {1.0, 1.2}) {
+    double now_ns     = 100;
+    const auto starts = [&](const Point&) { return std::make_unique<Ageing>(&now_ns, growth); };
+    const Variant<Session> same{.id = "same", .start = starts, .idea = ""};
+    const PointRecord point =
+        measure_one({.question = "Is it the same as itself?", .variants = {same}, .goal = "first_ns"});
+    ASSERT_TRUE(point.aa.has_value());
+    EXPECT_LE(point.aa->lo, 1);
+    EXPECT_GE(point.aa->hi, 1);
+    EXPECT_FALSE(point.aa->advisory);
+    if (growth > 1) {
+      EXPECT_LT(point.aa->lo, 0.9) << "in some rounds the clone comes second";
+      EXPECT_GT(point.aa->hi, 1.1) << "in others it comes first";
+    }
+  }
 }
 
 TEST(Session, WhatThisMachineLacksIsATypedSkip) {

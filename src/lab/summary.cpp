@@ -70,6 +70,11 @@ std::vector<double> log_ratios(const std::vector<double>& base, const std::vecto
   return logs;
 }
 
+measure::Interval range_of_ratios(const std::vector<double>& logs) {
+  const auto [least, most] = std::minmax_element(logs.begin(), logs.end());
+  return {std::exp(measure::median(logs)), std::exp(*least), std::exp(*most)};
+}
+
 void score_prediction(VariantRecord& record, const Prediction& prediction) {
   if (prediction.of == Prediction::Of::nothing) return;
   record.prediction = PredictionScore{prediction.to_string(), std::nullopt};
@@ -102,10 +107,9 @@ void set_times_and_ratios(PointRecord& point, const std::vector<std::vector<doub
     if (interval == RatioInterval::order_statistics) {
       set_ratio(variant, logs, confidence);
     } else {
-      const auto [least, most] = std::minmax_element(logs.begin(), logs.end());
-      const measure::Interval ratio{std::exp(measure::median(logs)), std::exp(*least), std::exp(*most)};
-      variant.ratio   = Ratio{ratio.median, ratio.lo, ratio.hi};
-      variant.verdict = measure::name(measure::judge(ratio, kMargin));
+      const measure::Interval ratio = range_of_ratios(logs);
+      variant.ratio                 = Ratio{ratio.median, ratio.lo, ratio.hi};
+      variant.verdict               = measure::name(measure::judge(ratio, kMargin));
     }
   }
 }

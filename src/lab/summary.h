@@ -6,6 +6,7 @@
 #include "lab/experiment_info.h"
 #include "lab/record.h"
 #include "lab/verified_call.h"
+#include "measure/interval.h"
 
 namespace fathom::lab {
 
@@ -20,6 +21,9 @@ void set_ratio_in_cycles(VariantRecord& record, const std::vector<double>& log_r
 void set_caught(VariantRecord& record, const Caught& caught);
 // ln(baseline time / time), round by round.
 std::vector<double> log_ratios(const std::vector<double>& base, const std::vector<double>& samples);
+
+// Median, least and largest ratio of a handful of rounds; `logs` has at least one.
+measure::Interval range_of_ratios(const std::vector<double>& logs);
 
 // Whether what was predicted held. A record without the ratio or share it is about gets the text alone.
 void score_prediction(VariantRecord& record, const Prediction& prediction);

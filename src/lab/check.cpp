@@ -11,6 +11,31 @@
 
 namespace fathom::lab {
 
+void WholeRuns::add(int64_t first, const Run& differences, const Run& values) {
+  const auto rms_of = [](const Run& run) {
+    return std::sqrt(std::inner_product(run.begin(), run.end(), run.begin(), 0.0) / kLength);
+  };
+  const double rms_value = rms_of(values);
+  const auto rms         = static_cast<float>(rms_of(differences));
+  const auto far =
+      std::count_if(differences.begin(), differences.end(), [&](double d) { return d > 0.5 * rms_value; });
+  rms_.push_back(rms);
+  squares_ += rms_value * rms_value;
+  if (far >= kLength / 2) suspects_.push_back({first, rms});
+}
+
+void WholeRuns::judge(Finding& finding) const {
+  constexpr size_t kFewestRuns = 16;
+  if (suspects_.empty() || rms_.size() < kFewestRuns) return;
+  std::vector<float> sorted = rms_;
+  const auto middle         = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  const double least =
+      std::max(16.0 * *middle, 1e-3 * std::sqrt(squares_ / static_cast<double>(rms_.size())));
+  for (const Suspect& suspect : suspects_)
+    if (suspect.rms > least && finding.other_runs++ == 0) finding.first_other = suspect.first;
+}
+
 void Checker::begin(std::string_view name) {
   findings_.push_back({.output = std::string(name)});
   squares_error_ = squares_tolerance_ = squares_value_ = 0;

@@ -9,6 +9,7 @@
 // after rounding to the output type.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -43,9 +44,34 @@ struct Finding {
   double tolerance = 0;  // at the element with the largest error, in the output's unit
   double rms_error = 0, rms_tolerance = 0, rms_value = 0;
   std::string first_wrong;  // "out(3, 5) is 1.25, expected 1.5"
+  // Of a comparison of whole outputs: runs of 32 elements that hold other values, not the same ones rounded
+  // differently, and the element where the first of them begins.
+  int64_t other_runs = 0, first_other = 0;
 
   bool ok() const { return wrong == 0 && !rms_failed(); }
   bool rms_failed() const { return elements >= 64 && rms_error > 0.25 * rms_tolerance; }
+};
+
+// Finds a wrong tile in a whole output. The tolerance of an element covers the worst rounding, which may be
+// larger than the values; but rounding differs everywhere a little, and a wrong tile in a few places a lot. A
+// run of elements counts as another answer where at least half of them differ by more than half of the run's
+// rms value, and the run differs 16 times as much as the median run does, and by a thousandth of the output's
+// rms value.
+class WholeRuns {
+ public:
+  static constexpr int64_t kLength = 32;  // an unaligned tile of 64 x 64 covers whole runs
+  using Run                        = std::array<double, kLength>;
+  void add(int64_t first, const Run& differences, const Run& values);
+  void judge(Finding& finding) const;
+
+ private:
+  struct Suspect {
+    int64_t first;
+    float rms;
+  };
+  std::vector<float> rms_;  // of the differences, of each run
+  std::vector<Suspect> suspects_;
+  double squares_ = 0;  // of the runs' rms values
 };
 
 // The argument of an experiment's `check`. The harness decides which elements are compared.
@@ -104,13 +130,22 @@ class Checker {
   void compare_whole(const T* ours, const T* theirs, int64_t n) {
     Finding& finding = findings_.back();
     finding.elements = n;
-    for (int64_t i = 0; i < n; ++i) {
-      if (std::memcmp(&ours[i], &theirs[i], sizeof(T)) == 0) continue;
-      ++finding.wrong;
-      const double difference = std::abs(to_double(ours[i]) - to_double(theirs[i]));
-      if (difference != difference) ++finding.nans;
-      if (difference > finding.max_error) finding.max_error = difference;
+    WholeRuns runs;
+    for (int64_t first = 0; first < n; first += WholeRuns::kLength) {
+      const int64_t length = std::min(WholeRuns::kLength, n - first);
+      std::array<double, WholeRuns::kLength> differences{}, values{};
+      for (int64_t k = 0; k < length; ++k) {
+        const T &our = ours[first + k], &their = theirs[first + k];
+        values[k] = to_double(their);
+        if (std::memcmp(&our, &their, sizeof(T)) == 0) continue;
+        ++finding.wrong;
+        differences[k] = std::abs(to_double(our) - values[k]);
+        if (differences[k] != differences[k]) ++finding.nans;
+        if (differences[k] > finding.max_error) finding.max_error = differences[k];
+      }
+      if (length == WholeRuns::kLength) runs.add(first, differences, values);
     }
+    runs.judge(finding);
   }
   template <class T>
   static double to_double(T x) {

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
+
+#include "core/rng.h"
 
 namespace fathom::lab {
 namespace {
@@ -134,6 +137,66 @@ TEST(Twin, WholeOutputsAreComparedBitForBit) {
   checker.values("out", View<float, 1>(ours.data(), {3}), [](int64_t) { return 0.0; });
   EXPECT_EQ(checker.findings()[0].wrong, 1);
   EXPECT_EQ(checker.findings()[0].max_error, 0.5);
+}
+
+Finding compared(const std::vector<float>& ours, const std::vector<float>& theirs) {
+  Checker checker({.twin = [&](const void*) -> const void* { return theirs.data(); }});
+  checker.values("out", View<const float, 1>(ours.data(), {std::ssize(ours)}), [](int64_t) { return 0.0; });
+  return checker.findings()[0];
+}
+
+struct Outputs {
+  static constexpr int64_t kSide = 512;
+  std::vector<float> theirs      = std::vector<float>(kSide * kSide);
+  std::vector<float> ours;
+  Outputs() {
+    fill_uniform(theirs.data(), std::ssize(theirs), 11, -1, 1);
+    ours = theirs;
+  }
+  // Rounds every value of ours to 8 bits, as another order of summation in bf16 would.
+  void round() {
+    for (float& x : ours) x = static_cast<float>(bf16(x));
+  }
+};
+
+TEST(WholeRuns, AWrongTileIsFoundWhereverItLies) {
+  for (const bool rounded : {false, true})
+    for (const int64_t row : {0, 1, 200, 448})
+      for (const int64_t column : {0, 17, 31, 448}) {
+        Outputs out;
+        if (rounded) out.round();
+        for (int64_t i = row; i < row + 64; ++i)
+          for (int64_t j = column; j < column + 64; ++j) out.ours[i * Outputs::kSide + j] *= -1;
+        const Finding finding = compared(out.ours, out.theirs);
+        EXPECT_GE(finding.other_runs, 48) << row << ", " << column;
+        EXPECT_LE(finding.first_other, (row + 1) * Outputs::kSide + column);
+      }
+}
+
+TEST(WholeRuns, AnUnwrittenTileIsFound) {
+  Outputs out;
+  out.round();
+  for (int64_t i = 0; i < 64; ++i) std::fill_n(out.ours.begin() + i * Outputs::kSide + 64, 64, 0.0f);
+  EXPECT_GE(compared(out.ours, out.theirs).other_runs, 48);
+}
+
+TEST(WholeRuns, RoundingIsNoOtherAnswer) {
+  Outputs out;
+  out.round();
+  EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
+  // Rows of tiny values whose error is that of the large ones: sums that cancel.
+  std::fill_n(out.theirs.begin(), 4096, 1e-6f);
+  for (int64_t i = 0; i < 4096; ++i) out.ours[i] = 1e-6f + (i % 2 ? 1e-3f : -1e-3f);
+  EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
+  // Equal everywhere, but for residues where the other wrote zero.
+  out.ours = out.theirs;
+  std::fill_n(out.theirs.begin(), 4096, 0.0f);
+  std::fill_n(out.ours.begin(), 4096, 1e-9f);
+  EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
+  // A value here and there that rounds to the next code.
+  out.ours = out.theirs;
+  for (size_t i = 0; i < out.ours.size(); i += 5) out.ours[i] += 1;
+  EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
 }
 
 }  // namespace

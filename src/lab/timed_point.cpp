@@ -25,7 +25,9 @@
 namespace fathom::lab {
 namespace {
 
-constexpr int64_t kTimedChecks     = 7;     // timed calls that are verified, for each variant
+constexpr int64_t kTimedChecks     = 7;  // timed calls that are verified, for each variant
+constexpr int kCalibrating         = 3;  // samples, the fastest counts: the others may have been interrupted
+constexpr double kLongSampleNs     = 10e6;  // of a sample that the floor is checked with a second time
 constexpr int64_t kCheckedElements = 192;   // of each: 7 x 192 > 1,024
 constexpr double kPrecision        = 0.01;  // half-width of the ratio's interval at which we stop
 constexpr double kPrecisionOfGpu   = 0.005;
@@ -195,9 +197,9 @@ void TimedPoint::calibrate() {
       if (calls_ == 1 || (pass > 0 && static_cast<double>(calls_) < 1.5 * found)) break;
       for (Entry& entry : entries_) {
         if (entry.role == Role::control || !entry.alive()) continue;
-        sample(entry, calls_, 0, false, false);
+        for (int i = 0; i < kCalibrating && entry.alive(); ++i) sample(entry, calls_, 0, false, false);
         if (!entry.alive()) continue;
-        entry.warm_ns = entry.wall_ns.back();
+        entry.warm_ns = *std::min_element(entry.wall_ns.begin(), entry.wall_ns.end());
         entry.forget_samples();
       }
     }
@@ -446,6 +448,8 @@ void TimedPoint::compare_whole_outputs() {
     entry.forget_last_sample();
     if (!entry.alive()) continue;
     if (&entry == &entries_[baseline_]) {
+      check_many_elements(entry);
+      if (!entry.alive()) return;
       arena.copy_outputs_to(theirs);
       continue;
     }
@@ -464,7 +468,29 @@ void TimedPoint::compare_whole_outputs() {
                    fmt::format(
                        "{} differs from the baseline's by {:.3g} somewhere ({} of {} elements differ at all)",
                        finding.output, finding.max_error, finding.wrong, finding.elements)};
+      else if (finding.other_runs > 0)
+        entry.caught =
+            Caught{Outcome::wrong, "whole_output",
+                   fmt::format(
+                       "{} runs of {} elements of {} are unlike the baseline's, the first from element {} on",
+                       finding.other_runs, WholeRuns::kLength, finding.output, finding.first_other)};
     }
+  }
+}
+
+// The baseline's outputs, which the others' are compared with, against the reference: a tenth of the
+// elements, or as many as take a third of a second.
+void TimedPoint::check_many_elements(Entry& entry) {
+  constexpr int64_t kBudgetNs = 333'000'000;
+  const int64_t began         = wall_clock_ns();
+  for (int64_t many = 4 * kCheckedElements;
+       10 * many <= (*sets_)[0].arena().output_bytes() && wall_clock_ns() - began < kBudgetNs / 4;
+       many *= 4) {
+    const Inspection seen = inspect((*sets_)[0], sets_->history(0), sets_->checksum(0),
+                                    {.sample = many, .seed = seeds_.next()}, true);
+    entry.caught          = seen.caught;
+    if (entry.caught) return;
+    entry.elements += seen.elements();
   }
 }
 
@@ -477,17 +503,30 @@ void TimedPoint::check_floors() {
       if (control.role == Role::control && !control.rates.empty() &&
           (experiment_.backend == Backend::cuda || controls_[control.variant]->threads() >= threads))
         fastest = std::max(fastest, *std::max_element(control.rates.begin(), control.rates.end()));
-    const auto control_ns = fastest > 0 ? std::optional(controls_[0]->limit_ns(fastest)) : std::nullopt;
-    const auto caught     = check_floor(median_of(entry.wall_ns), floor_of_call(threads), control_ns, [&] {
+    const auto control_ns   = fastest > 0 ? std::optional(controls_[0]->limit_ns(fastest)) : std::nullopt;
+    const auto five_samples = [&](int64_t calls) {
       phase_ = "probe again";
-      std::vector<double> again;
+      std::vector<double> ns;
       for (int i = 0; i < 5 && entry.alive(); ++i) {
-        sample(entry, calls_, i % sets_->size(), false, true);
-        again.push_back(entry.wall_ns.back());
+        sample(entry, calls, i % sets_->size(), false, true);
+        ns.push_back(entry.wall_ns.back());
         entry.forget_last_sample();
       }
-      return again;
-    });
+      return ns;
+    };
+    const auto below_floor = [&](double median_ns, int64_t calls) {
+      return check_floor(median_ns, floor_of_call(threads), control_ns, [&] { return five_samples(calls); });
+    };
+    const double call_ns = median_of(entry.wall_ns);
+    auto caught          = below_floor(call_ns, calls_);
+    // A variant that works once a sample and then finds its output written does little of the declared work
+    // in a sample of many more calls.
+    const auto fit     = static_cast<int64_t>(kLongSampleNs / call_ns);
+    const int64_t many = std::min({64 * calls_, fit, timer_->most_calls()});
+    if (!caught && calls_ > 1 && many > 2 * calls_) {
+      const std::vector<double> longer = five_samples(many);
+      if (entry.alive()) caught = below_floor(median_of(longer), many);
+    }
     if (caught) entry.caught = caught;
   }
 }

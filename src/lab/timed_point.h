@@ -65,6 +65,7 @@ class TimedPoint {
   void compare_fresh_with_repeated();
   void run_rounds();
   void compare_whole_outputs();
+  void check_many_elements(Entry& entry);
   std::optional<double> floor_of_call(int threads);
   void check_floors();
   PointRecord summarise(std::vector<VariantRecord> records);

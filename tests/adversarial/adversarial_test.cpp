@@ -64,7 +64,10 @@ TEST_P(Cheats, IsCaughtByItsDefence) {
   EXPECT_EQ(v.caught_by.value_or("(nothing)"), cheat.defence) << v.detail;
   EXPECT_EQ(to_string(v.status), to_string(cheat.outcome)) << v.detail;
   EXPECT_EQ(v.verdict.value_or(""), "INVALID");
-  EXPECT_FALSE(v.time_ns.has_value()) << "what was caught has no time";
+  const PointRecord& point = run.experiments[0].points.at(0);
+  EXPECT_FALSE(v.time_ns.has_value()) << "what was caught has no time, but it took " << v.time_ns->median
+                                      << " ns in samples of " << point.calls_per_sample
+                                      << " calls, with a floor of " << point.floor_ns.value_or(0) << " ns";
   EXPECT_FALSE(v.detail.empty());
   EXPECT_EQ(exit_code(run), cheat.outcome == Outcome::invalid ? 3 : 2);
   if (std::string(cheat.name) != "aliases_input") {
@@ -89,7 +92,9 @@ INSTANTIATE_TEST_SUITE_P(All, Cheats,
                                          Cheat{"truncated_work", "reference", Outcome::wrong},
                                          Cheat{"warm_up_only", "timed_check", Outcome::wrong},
                                          Cheat{"compiler_removed_work", "floor", Outcome::invalid},
-                                         Cheat{"wrong_shape", "contract", Outcome::wrong}),
+                                         Cheat{"wrong_shape", "contract", Outcome::wrong},
+                                         Cheat{"whole_output_tile", "whole_output", Outcome::wrong},
+                                         Cheat{"session_empty", "unanswered", Outcome::wrong}),
                          [](const auto& info) { return info.param.name; });
 
 // 17. No declaration takes a tolerance: neither an experiment, nor a variant, nor a reference.

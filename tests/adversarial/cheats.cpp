@@ -254,6 +254,58 @@ void add(const std::string& name, std::vector<Variant<P>> variants) {
   register_experiment(info_of(kept.back()), "experiments/" + name + "/experiment.cpp");
 }
 
+// out(i, j) = in(i, 0) + ... + in(i, j), whose tolerance is that of sums in bf16: many times the values.
+struct PrefixSums {
+  View<const float, 2> in;
+  View<float, 2> out;
+
+  PrefixSums(const Point& at, Arena& arena)
+      : in(arena.input<float>({at["rows"], at["cols"]}, Uniform{-1, 1})),
+        out(arena.output<float>({at["rows"], at["cols"]})) {}
+  Cost cost() const { return {.read = in.bytes(), .written = out.bytes()}; }
+  Sum expected(int64_t i, int64_t j) const {
+    Sum sum{0, 0, j + 1, DType::bf16};
+    for (int64_t k = 0; k <= j; ++k) {
+      sum.value += in(i, k);
+      sum.magnitude += std::abs(in(i, k));
+    }
+    return sum;
+  }
+};
+void prefix_sums(const PrefixSums& p, Context&) {
+  for (int64_t i = 0; i < p.out.extent(0); ++i) {
+    float sum = 0;
+    for (int64_t j = 0; j < p.out.extent(1); ++j) p.out(i, j) = sum += p.in(i, j);
+  }
+}
+// 18. One tile of 64 x 64 is wrong, by less than the tolerance.
+void whole_output_tile(const PrefixSums& p, Context& context) {
+  prefix_sums(p, context);
+  for (int64_t i = 0; i < p.out.extent(0); ++i)
+    for (int64_t j = 512; j < std::min<int64_t>(p.out.extent(1), 576); ++j) p.out(i, j) = -p.out(i, j);
+}
+
+// Answers eight requests.
+class Desk final : public Session {
+ public:
+  explicit Desk(bool open) : open_(open) {}
+  void prepare(uint64_t seed) override { first_ = static_cast<int64_t>(seed >> 8); }
+  Replay replay() override {
+    Replay replay;
+    for (int i = 0; i < 8; ++i)
+      replay.outputs.push_back(open_ ? std::vector{first_ + i} : std::vector<int64_t>());
+    return replay;
+  }
+
+ private:
+  bool open_;
+  int64_t first_ = 0;
+};
+// 19. Turns every request away, and is done at once.
+Variant<Session> desk(const std::string& id, bool open) {
+  return {.id = id, .start = [open](const Point&) { return std::make_unique<Desk>(open); }, .idea = ""};
+}
+
 }  // namespace
 
 void register_cheats() {
@@ -282,6 +334,11 @@ void register_cheats() {
              {variant<Touch>("baseline", touch_all),
               variant<Touch>("compiler_removed_work", compiler_removed_work)});
   cheat("wrong_shape", wrong_shape);
+  add<PrefixSums>("cheats/whole_output_tile", {variant<PrefixSums>("baseline", prefix_sums),
+                                               variant<PrefixSums>("whole_output_tile", whole_output_tile)});
+  static const Experiment<Session> desks{.question = "Is an empty answer caught?",
+                                         .variants = {desk("baseline", true), desk("session_empty", false)}};
+  register_experiment(info_of(desks), "experiments/cheats/session_empty/experiment.cpp");
   cheat("honest_twin", honest);
 
   // In rounds of processes: each sample is the first call of its process.

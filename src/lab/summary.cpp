@@ -13,6 +13,8 @@ namespace fathom::lab {
 namespace {
 
 constexpr double kMargin = 0.02;
+// Beyond it the declared limit is not the limit, and no prediction held.
+constexpr double kLargestShare = 1.02;
 
 Spread spread_of(const std::vector<double>& samples) {
   Spread spread{.median          = measure::median(samples),
@@ -79,7 +81,8 @@ void score_prediction(VariantRecord& record, const Prediction& prediction) {
   if (prediction.of == Prediction::Of::nothing) return;
   record.prediction = PredictionScore{prediction.to_string(), std::nullopt};
   if (prediction.of == Prediction::Of::share && record.share_of_limit)
-    record.prediction->held = prediction.held(*record.share_of_limit);
+    record.prediction->held =
+        prediction.held(*record.share_of_limit) && *record.share_of_limit <= kLargestShare;
   if (prediction.of == Prediction::Of::ratio && record.ratio)
     record.prediction->held = prediction.held(record.ratio->median);
 }

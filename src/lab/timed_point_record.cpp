@@ -84,10 +84,9 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
 
     if (experiment_.limit == Limit::disk)
       if (const auto limit = disk_limit()) {
-        const double share =
+        // Above 1 a cache below the file system answers.
+        record.share_of_limit =
             static_cast<double>(cost.disk_read) / limit->bytes_per_s / (record.time_ns->median * 1e-9);
-        // Faster than the disk was ever measured: a cache below answers, so a share would mean nothing.
-        if (share <= 1) record.share_of_limit = share;
         record.limit_rate = limit->bytes_per_s;
         point.limit       = limit->words;
       }

@@ -1,5 +1,5 @@
 // One primitive of oneDNN 2 on fp32 tensors, for variants of kind `library`. The library is opened at run
-// time; its types come from <dnnl.h>, which a build may lack: then construction throws Unavailable.
+// time; its types come from its headers, which a build may lack: missing_at_build().
 #pragma once
 
 #include <initializer_list>

@@ -11,7 +11,7 @@ namespace fathom::lab::tma_tile {
 
 void memcpy_2d(const Pad& p, StreamRef stream) {
   if (p.out.size() == 0) return;
-  const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
+  const auto bytes   = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
   const int64_t rows = p.in.extent(0), columns = p.in.extent(1);
   const int64_t rows_below = p.out.extent(0) - rows, columns_right = p.out.extent(1) - columns;
   const size_t pitch = bytes(p.out.stride(0));

@@ -2,7 +2,7 @@
 // (kernels/gemm/packed_weights.h). In the first layer these are the gate and the linear part of one unit.
 #pragma once
 
-#include "experiments/ch15_moe_inference/mxfp4_words.cuh"
+#include "experiments/ch15_moe_inference/mxfp4_unpack.cuh"
 #include "experiments/rows.cuh"
 #include "expert_gemv.h"
 #include "kernels/moe/swiglu_epilogue.cuh"

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <string>
 
 #include "lab/coverage.h"
+#include "lab/record.h"
 #include "lab/registry.h"
 #include "lab/source_hash.h"
 #include "lab/target.h"
@@ -74,6 +77,48 @@ TEST(Registry, ExperimentsAskPredictAndProveTheEdges) {
       return v.prediction.of != Prediction::Of::nothing;
     })) << "nothing was predicted";
   }
+}
+
+// The passages of notes.md that begin with **Failed predictions, each up to the next line that begins in bold
+// or is a heading.
+std::string failed_predictions_of(const ExperimentInfo& experiment) {
+  std::ifstream notes(std::string(FATHOM_SOURCE_TREE "/") + experiment.folder + "/notes.md");
+  std::string passages;
+  bool inside = false;
+  for (std::string line; std::getline(notes, line);) {
+    const bool begins = line.find("**Failed predictions") != std::string::npos;
+    inside            = begins || (inside && !line.starts_with("**") && !line.starts_with("#"));
+    if (inside) passages += line + "\n";
+  }
+  return passages;
+}
+
+// A reader of a committed record finds in notes.md why a prediction failed: at least the variant is named
+// there.
+TEST(Registry, NotesNameEveryVariantWhosePredictionFailed) {
+  int failed = 0;
+  std::set<std::string> unnamed;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(FATHOM_SOURCE_TREE "/results")) {
+    if (file.path().extension() != ".json") continue;
+    const auto run = read_run(file.path().string());
+    if (!run) continue;  // beside the records lie tables of other measurements
+    for (const ExperimentRecord& record : run->experiments) {
+      const ExperimentInfo* experiment = find_experiment(record.id);
+      ASSERT_NE(experiment, nullptr) << file.path() << ": there is no " << record.id;
+      const std::string passages = failed_predictions_of(*experiment);
+      for (const PointRecord& point : record.points)
+        for (const VariantRecord& variant : point.variants) {
+          if (!variant.prediction || variant.prediction->held != false) continue;
+          ++failed;
+          if (passages.find("`" + variant.id + "`") == std::string::npos)
+            unnamed.insert(record.id + "/" + variant.id);
+        }
+    }
+  }
+  EXPECT_GE(failed, 100);
+  for (const std::string& variant : unnamed)
+    ADD_FAILURE() << variant
+                  << " failed a prediction, and **Failed predictions in its notes.md does not name it";
 }
 
 }  // namespace

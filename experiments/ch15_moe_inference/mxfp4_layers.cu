@@ -6,7 +6,7 @@
 //         words are in flight at once
 #include "cuda/check.h"
 #include "experiments/ch15_moe_inference/mxfp4_layers.h"
-#include "experiments/ch15_moe_inference/mxfp4_words.cuh"
+#include "experiments/ch15_moe_inference/mxfp4_unpack.cuh"
 #include "experiments/rows.cuh"
 
 namespace fathom::lab::mxfp4 {

@@ -40,7 +40,8 @@ struct GemmBatched {
 
 void one_by_one(const GemmBatched&, Context&);
 void batched(const GemmBatched&, Context&);
-// Opens the library; the returned function is timed.
+// Open the library; the returned functions are timed.
 Launch<GemmBatched> openblas(const GemmBatched&, Context&);
+Launch<GemmBatched> onednn_matmul(const GemmBatched&, Context&);
 
 }  // namespace fathom::lab::gemm_batched_cpu

@@ -5,9 +5,7 @@
 // limit   FMA peak of one core; not reached: each call checks arguments, chooses a kernel and packs small
 //         matrices
 // idea    the yardstick: cblas_sgemm of OpenBLAS for every product (0.3.21 has no batched entry)
-#include <dlfcn.h>
-
-#include "core/expect.h"
+#include "experiments/system_library.h"
 #include "gemm_batched.h"
 
 namespace fathom::lab::gemm_batched_cpu {
@@ -17,20 +15,12 @@ constexpr int kRowMajor = 101, kNoTrans = 111;  // of cblas.h
 using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a,
                        int lda, const float* b, int ldb, float beta, float* c, int ldc);
 
-template <class Function>
-Function function(void* library, const char* name) {
-  void* found = dlsym(library, name);
-  FATHOM_EXPECT(found != nullptr, dlerror());
-  return reinterpret_cast<Function>(found);
-}
-
 }  // namespace
 
 Launch<GemmBatched> openblas(const GemmBatched&, Context&) {
-  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);  // stays open: the launch uses its code
-  FATHOM_EXPECT(library != nullptr, dlerror());
-  const auto sgemm = function<Sgemm>(library, "cblas_sgemm");
-  function<void (*)(int)>(library, "openblas_set_num_threads")(1);
+  const SystemLibrary library("libopenblas.so.0");
+  const auto sgemm = library.function<Sgemm>("cblas_sgemm");
+  library.function<void (*)(int)>("openblas_set_num_threads")(1);
   return [sgemm](const GemmBatched& q, Context&) {
     const int n        = static_cast<int>(q.size);
     const int64_t step = q.size * q.size;

@@ -31,9 +31,9 @@ void Normalization::check(Checker& checker) const {
 const Experiment<Normalization> normalization{
     .question = "From which size on is data worth copying to the device before a kernel uses it twice?",
     .limit    = Limit::link,
-    .axes     = {{"bytes", {64 << 20, 1 << 20, 64 << 10, 4 << 10}}},
+    .axes     = {{"bytes", {64 << 20, 1 << 20, 320 << 10, 64 << 10, 4 << 10}}},
     .check_at = {{"bytes",
-                  {0, 4, 8, 12, 16, 20, 4092, 4096, 4100, 40036, (256 << 10) - 4, 256 << 10, 2162692,
+                  {0, 4, 8, 12, 16, 20, 4092, 4096, 4100, 40036, (400 << 10) - 4, 400 << 10, 2162692,
                    8650756}}},
     .variants =
         {
@@ -50,7 +50,7 @@ const Experiment<Normalization> normalization{
             {.id         = "by_size",
              .launch     = on_gpu(by_size),
              .techniques = {"zero_copy", "pinned_memory", "link_bandwidth"},
-             .idea       = "mapped below 256 KiB, copied from there on",
+             .idea       = "mapped below 400 KiB, copied from there on",
              .prediction = predict::ratio_at_least(1)},
             {.id         = "kept",
              .launch     = on_gpu(kept),

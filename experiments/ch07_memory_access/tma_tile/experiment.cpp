@@ -47,7 +47,12 @@ const Experiment<Pad> pad{
                   .techniques = {"tma"},
                   .idea = "one thread of a block sends boxes of 32 x 128 through a ring in shared memory",
                   .prediction = predict::share_at_least(0.92),
-                  .needs      = {machine::Feature::tma}}},
+                  .needs      = {machine::Feature::tma}},
+                 {.id         = "memcpy_2d",
+                  .launch     = on_gpu(memcpy_2d),
+                  .idea       = "cudaMemcpy2DAsync, and memsets for the border",
+                  .prediction = predict::share(0.9),
+                  .kind       = Kind::library}},
     .backend  = Backend::cuda,
     .catalog  = {"memory-012"},
 };

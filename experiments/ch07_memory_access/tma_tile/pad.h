@@ -30,5 +30,6 @@ struct Pad {
 
 FATHOM_CUDA_LAUNCHER void vectors(const Pad& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void tensor_map_copy(const Pad& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void memcpy_2d(const Pad& p, StreamRef stream);
 
 }  // namespace fathom::lab::tma_tile

@@ -3,7 +3,8 @@
 // bytes   n, read once
 // flops   none; n increments
 // limit   DRAM bandwidth, read only. H200: n = 268435456 takes 0.059 ms at 4.55 TB/s
-// idea    baseline: every byte is an atomic addition in L2, where the 256 counters are eight lines
+// idea    what private bins are worth: without them every byte is an atomic addition in L2, where the 256
+//         counters are eight lines
 #include "experiments/ch08_occupancy/resident_blocks.cuh"
 #include "histogram.h"
 

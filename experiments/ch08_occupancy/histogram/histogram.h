@@ -27,8 +27,8 @@ struct Histogram {
   void check(Checker& checker) const;
 };
 
-FATHOM_CUDA_LAUNCHER void global_atomics(const Histogram& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void per_block(const Histogram& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void global_atomics(const Histogram& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void vectorized(const Histogram& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void per_warp(const Histogram& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void per_thread(const Histogram& p, StreamRef stream);

@@ -25,6 +25,7 @@ struct DotRows {
   Sum expected(int64_t i) const;
 };
 
+FATHOM_CUDA_LAUNCHER void plain(const DotRows& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void rolled(const DotRows& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void unrolled_4(const DotRows& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void unrolled_8(const DotRows& p, StreamRef stream);

@@ -5,7 +5,7 @@
 // limit   FMA peak of as many cores as the variant has threads
 // idea    a second yardstick: dnnl_sgemm of oneDNN, whose micro-kernel is generated for this CPU at run time
 #include "core/thread_pool.h"
-#include "library.h"
+#include "experiments/system_library.h"
 #include "matmul.h"
 
 namespace fathom::lab::matmul_cpu {
@@ -18,10 +18,10 @@ using Sgemm = int (*)(char trans_a, char trans_b, int64_t m, int64_t n, int64_t 
 }  // namespace
 
 Launch<MatMul> onednn(const MatMul& p, Context& context) {
-  const Library library("libdnnl.so.2");
+  const SystemLibrary library("libdnnl.so.2");
   const auto sgemm       = library.function<Sgemm>("dnnl_sgemm");
   const auto set_threads = library.function<void (*)(int)>("omp_set_num_threads");  // of its OpenMP runtime
-  const auto launch      = [=](const MatMul& q, Context& c) {
+  const Launch<MatMul> launch = [=](const MatMul& q, Context& c) {
     const int64_t n = q.n;
     if (n == 0) return;             // as for OpenBLAS
     set_threads(c.pool.threads());  // on every call: all variants share one library

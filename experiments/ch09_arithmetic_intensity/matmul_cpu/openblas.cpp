@@ -5,7 +5,7 @@
 // limit   FMA peak of as many cores as the variant has threads
 // idea    the yardstick: cblas_sgemm of OpenBLAS, the algorithm of packed with a micro-kernel in assembly
 #include "core/thread_pool.h"
-#include "library.h"
+#include "experiments/system_library.h"
 #include "matmul.h"
 
 namespace fathom::lab::matmul_cpu {
@@ -18,10 +18,10 @@ using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k,
 }  // namespace
 
 Launch<MatMul> openblas(const MatMul& p, Context& context) {
-  const Library library("libopenblas.so.0");
-  const auto sgemm       = library.function<Sgemm>("cblas_sgemm");
-  const auto set_threads = library.function<void (*)(int)>("openblas_set_num_threads");
-  const auto launch      = [=](const MatMul& q, Context& c) {
+  const SystemLibrary library("libopenblas.so.0");
+  const auto sgemm            = library.function<Sgemm>("cblas_sgemm");
+  const auto set_threads      = library.function<void (*)(int)>("openblas_set_num_threads");
+  const Launch<MatMul> launch = [=](const MatMul& q, Context& c) {
     const int n = static_cast<int>(q.n);
     if (n == 0) return;             // OpenBLAS rejects a leading dimension of 0
     set_threads(c.pool.threads());  // on every call: all variants share one library

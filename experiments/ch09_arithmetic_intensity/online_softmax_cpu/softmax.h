@@ -52,5 +52,7 @@ void three_pass(const Softmax&, Context&);
 void online(const Softmax&, Context&);
 void kept(const Softmax&, Context&);
 void threads(const Softmax&, Context&);
+// Prepares the library's primitive; the returned function is timed.
+Launch<Softmax> onednn_softmax(const Softmax&, Context&);
 
 }  // namespace fathom::lab::online_softmax_cpu

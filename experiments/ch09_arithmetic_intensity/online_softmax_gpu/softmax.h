@@ -2,6 +2,8 @@
 // bf16 in and out, everything between in fp32.
 #pragma once
 
+#include <functional>
+
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
@@ -29,5 +31,8 @@ struct Softmax {
 FATHOM_CUDA_LAUNCHER void three_pass(const Softmax& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void online(const Softmax& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void registers(const Softmax& p, StreamRef stream);
+// Opens cuDNN and makes a handle; the returned call is timed.
+FATHOM_CUDA_LAUNCHER std::function<void(const Softmax&, StreamRef)> cudnn_softmax(const Softmax& p,
+                                                                                  StreamRef);
 
 }  // namespace fathom::lab::online_softmax_gpu

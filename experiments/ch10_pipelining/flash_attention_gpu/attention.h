@@ -1,4 +1,5 @@
-// The problem: gpt-oss's attention over a prompt of T tokens. It is causal, has sinks, and may have a window.
+// The problem: gpt-oss's attention over a prompt of T tokens. It is causal, has sinks, and may have a window
+// (window_attention_gpu).
 // 64 query heads in groups of 8 share a paged cache of 8 key-value heads of 64 dimensions in bf16.
 // kernels/attention/attention.h has the formula, kernels/attention/paged_kv_cache.h the cache.
 #pragma once
@@ -40,12 +41,10 @@ struct PromptAttention {
 
 FATHOM_CUDA_LAUNCHER std::function<void(const PromptAttention&, StreamRef)> scores_in_memory(
     const PromptAttention&, StreamRef);
-FATHOM_CUDA_LAUNCHER void flash(const PromptAttention& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void wgmma(const PromptAttention& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void tma_ring(const PromptAttention& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void shared_pages(const PromptAttention& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void overlapped(const PromptAttention& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void unified_max(const PromptAttention& p, StreamRef stream);
-FATHOM_CUDA_LAUNCHER void warpgroups(const PromptAttention& p, StreamRef stream);
 
 }  // namespace fathom::lab::flash_attention_gpu

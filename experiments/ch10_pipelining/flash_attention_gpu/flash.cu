@@ -12,6 +12,7 @@
 //         without bank conflicts
 // source  Dao, FlashAttention-2, arXiv:2307.08691, 2023, algorithm 1
 #include "cuda/check.h"
+#include "flash.h"
 #include "online_softmax.cuh"
 
 namespace fathom::lab::flash_attention_gpu {

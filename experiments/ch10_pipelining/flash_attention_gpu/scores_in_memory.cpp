@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "cuda/cublas.h"
+#include "gather_softmax.h"
 #include "lab/problem.h"
-#include "steps.h"
 
 namespace fathom::lab::flash_attention_gpu {
 

@@ -8,8 +8,8 @@
 //         the first warps of the warpgroups take turns loading pages, a row that overflows is redone by its
 //         warp alone, CTAs have 2 heads where there are few steps or few CTAs, programmatic dependent launch,
 //         whole-vector stores, and pages in FP8
-#include "attention.h"
 #include "kernels/attention/prefill_attention.h"
+#include "warpgroups.h"
 
 namespace fathom::lab::flash_attention_gpu {
 

@@ -24,7 +24,7 @@ struct ExpertGemv {
   kernels::Mxfp4Matrices mlp1, mlp2;         // 2 width and width outputs of each expert, of width inputs
   View<const bf16, 2> mlp1_bias, mlp2_bias;  // kExperts x 2 width, x width
   View<float, 2> out;                        // 1 x width
-  View<float, 2> matrix;                     // workspace: 2 width x width
+  View<float, 1> row;                        // workspace: width
   View<float, 1> units, activations;         // workspace: 2 width, width
   View<float, 1> scratch;                    // workspace of kernels::experts_cpu
 
@@ -80,7 +80,7 @@ struct ExpertGemv {
         mlp1_bias(arena.input<bf16>({kExperts, 2 * width}, Normal{})),
         mlp2_bias(arena.input<bf16>({kExperts, width}, Normal{})),
         out(arena.output<float>({1, width})),
-        matrix(arena.workspace<float>({2 * width, width})),
+        row(arena.workspace<float>({width})),
         units(arena.workspace<float>({2 * width})),
         activations(arena.workspace<float>({width})),
         scratch(arena.workspace<float>(
@@ -135,7 +135,6 @@ struct ExpertGemv {
   }
 };
 
-void dequantized(const ExpertGemv&, Context&);
 void row_at_a_time(const ExpertGemv&, Context&);
 void fused(const ExpertGemv&, Context&);
 

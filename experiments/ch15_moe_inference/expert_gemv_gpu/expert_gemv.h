@@ -21,9 +21,8 @@ struct ExpertGemv {
   // Only of active experts. A model has more, which are not read.
   View<const float, 2> up_bias, down_bias;
   mxfp4::Matrices up, down;
-  View<bf16, 2> a;        // T kTopK x width
-  View<float, 2> slots;   // T kTopK x width
-  View<bf16, 3> numbers;  // workspace: the larger matrix of each expert, dequantized
+  View<bf16, 2> a;       // T kTopK x width
+  View<float, 2> slots;  // T kTopK x width
 
   ExpertGemv(const Point& at, Arena& arena);
   Cost cost() const;
@@ -33,7 +32,7 @@ struct ExpertGemv {
   ExpertGemv(int64_t tokens, int64_t width, int64_t active, Arena& arena);
 };
 
-FATHOM_CUDA_LAUNCHER void dequantized(const ExpertGemv& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void plain(const ExpertGemv& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void fused(const ExpertGemv& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void fragments(const ExpertGemv& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void split_k(const ExpertGemv& p, StreamRef stream);

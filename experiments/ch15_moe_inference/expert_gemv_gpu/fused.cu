@@ -5,12 +5,10 @@
 // limit   DRAM bandwidth. H200: T = 1 is 53 MB, 12 us at 4.55 TB/s. But each weight of a lane takes about 4
 //         instructions (two of shifts and masks, a conversion, an FMA): 12.4 million of them, one a cycle in
 //         each of 528 schedulers, are 13 us. And every slot of an expert unpacks its weights again
-// idea    fusion: weights are dequantized in the registers where they are multiplied. A lane has every 32nd
-//         block of a row, 16 bytes, of two rows at once, so that 6 loads are in flight; its part of x stays
-//         in 96 registers for all rows of the warp
+// idea    more loads in flight and fewer of x: a warp walks over many rows. All 6 blocks of a lane's two rows
+//         are loaded before the first is used; its part of x stays in 96 registers for all rows
 #include "cuda/check.h"
 #include "cuda/multiprocessors.h"
-#include "experiments/ch15_moe_inference/mxfp4_words.cuh"
 #include "two_rows.cuh"
 
 namespace fathom::lab::expert_gemv_gpu {
@@ -18,20 +16,6 @@ namespace {
 
 constexpr int kEach     = 3;  // blocks of a row that a lane has: rows of up to 3072
 constexpr int kResident = 3;  // CTAs of an SM: its registers hold so many
-
-// The dot product of one block of 32 weights.
-__device__ float product(const uint4& codes, const float (&x)[32]) {
-  const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-  float sum               = 0;
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    float numbers[8];
-    mxfp4::unpack(words[w], numbers);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum += numbers[i] * x[8 * w + i];
-  }
-  return sum;
-}
 
 template <class Layer>
 __global__ void __launch_bounds__(kThreads, kResident)
@@ -70,8 +54,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
     float2 sums = {};
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      sums.x += product(block[0][j], x[j]) * mxfp4::scale(code[0][j]);
-      sums.y += product(block[1][j], x[j]) * mxfp4::scale(code[1][j]);
+      sums.x += block_product(block[0][j], x[j]) * mxfp4::scale(code[0][j]);
+      sums.y += block_product(block[1][j], x[j]) * mxfp4::scale(code[1][j]);
     }
     sums = warp_sum(sums);
     if (lane == 0) layer.store(expert, p, slot, sums);

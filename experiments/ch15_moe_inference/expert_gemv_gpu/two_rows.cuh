@@ -2,6 +2,7 @@
 // (kernels/gemm/packed_weights.h). In the first layer these are the gate and the linear part of one unit.
 #pragma once
 
+#include "experiments/ch15_moe_inference/mxfp4_unpack.cuh"
 #include "experiments/rows.cuh"
 #include "expert_gemv.h"
 #include "kernels/moe/swiglu_epilogue.cuh"
@@ -68,6 +69,20 @@ struct Down {
     of_expert(p, slot, sums.x, sums.y, weights[slot]);
   }
 };
+
+// The dot product of one block of 32 weights, unpacked in registers; without its scale.
+__device__ inline float block_product(const uint4& codes, const float (&x)[32]) {
+  const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+  float sum               = 0;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    float numbers[8];
+    mxfp4::unpack(words[w], numbers);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += numbers[i] * x[8 * w + i];
+  }
+  return sum;
+}
 
 // Both sums over the warp, in lane 0.
 __device__ inline float2 warp_sum(float2 sums) {

@@ -9,7 +9,7 @@
 //         the largest, adds them, and adds the sink once
 // source  Dao et al., Flash-Decoding for long-context inference, 2023
 #include "cuda/check.h"
-#include "running.cuh"
+#include "online_softmax.cuh"
 
 namespace fathom::lab::decode_attention_gpu {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/check.h"
-#include "running.cuh"
+#include "online_softmax.cuh"
 
 namespace fathom::lab::decode_attention_gpu {
 

@@ -10,7 +10,7 @@
 
 #include "cuda/check.h"
 #include "cuda/ptx.cuh"
-#include "steps.h"
+#include "gather_softmax.h"
 
 namespace fathom::lab::flash_attention_gpu {
 namespace {

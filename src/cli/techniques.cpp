@@ -84,10 +84,11 @@ std::string overview(const lab::Coverage& coverage) {
   return "Techniques by chapter; declared: an experiment shows it, no record has timed it yet\n\n" +
          to_text(techniques.table("chapter", {"measured", "declared", "not built"})) +
          "\nThe catalog by area: what works is proved by an experiment or a test that the row names\n\n" +
-         to_text(catalog.table("area", {"works", "partial", "none"})) +
-         "\n`fathom techniques ch09` shows the techniques of a chapter, `fathom techniques quant` or "
-         "`quant-001` what\n"
-         "there is of an area or a row, and what is missing.\n";
+         to_text(catalog.table("area", {"works", "partial", "none"})) + "\n" +
+         wrapped(
+             "`fathom techniques ch09` shows the techniques of a chapter; `fathom techniques quant` or "
+             "`quant-001` what there "
+             "is of an area or a row, and what is missing.");
 }
 
 // The rows in full: what is asked for and what there is.

@@ -93,6 +93,8 @@ const std::vector<Column> kResultColumns = {
     {"experiment", false, false}, {"variant"},   {"time [95 %]", true}, {"ratio [95 %]", true}, {"verdict"},
     {"of limit", true},           {"prediction"}};
 
+constexpr size_t kTimeColumn = 2;
+
 // Calls `visit` with the reason for each experiment without points, which gets one row.
 template <class F>
 void each_empty(const lab::RunRecord& run, F&& visit) {
@@ -130,9 +132,13 @@ Table result_table(const lab::RunRecord& run) {
 
 std::string result_text(const lab::RunRecord& run, int columns) {
   Table table{.columns = kResultColumns, .rows = {}};
-  table.columns.front().heading = true;
+  table.columns.front().heading   = true;
+  table.columns[kTimeColumn].name = "time";
   each_variant(run, [&](const auto& experiment, const auto& point, const lab::VariantRecord& variant) {
-    if (variant.status != Outcome::skipped) table.rows.push_back(result_row(experiment, point, variant));
+    if (variant.status == Outcome::skipped) return;
+    table.rows.push_back(result_row(experiment, point, variant));
+    // Of the two intervals a line has room for that of the ratio, which decides.
+    if (variant.time_ns) table.rows.back()[kTimeColumn] = lab::time_text(variant.time_ns->median);
   });
   each_empty(run, [&](const lab::ExperimentRecord& experiment, std::string why) {
     if (experiment.status != Outcome::skipped)

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "cli/result_table.h"
 #include "lab/quantity.h"
@@ -75,10 +76,22 @@ std::vector<std::string> ceilings_texts(const lab::RunRecord& run) {
   return texts;
 }
 
-std::string first_lines(const std::string& text, size_t most) {
-  size_t end = 0;
-  for (size_t lines = 0; lines < most && end < text.size(); ++lines) end = text.find('\n', end) + 1;
-  return text.substr(0, end);
+// Cut to `columns`, with an ellipsis where something is missing.
+std::string cut(std::string text, int columns) {
+  if (display_width(text) <= columns) return text;
+  while (display_width(text) >= columns) text.pop_back();
+  while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
+  return text + "…";
+}
+
+// One line for each reason, the most frequent first, without "skipped: ".
+std::vector<std::string> skip_lines(const lab::RunRecord& run) {
+  constexpr int kUnbroken           = 1 << 20;
+  constexpr std::string_view kBegin = "skipped: ";
+  std::vector<std::string> lines;
+  std::istringstream text(skips_text(run, kUnbroken));
+  for (std::string line; std::getline(text, line);) lines.push_back(line.substr(kBegin.size()));
+  return lines;
 }
 
 }  // namespace
@@ -98,7 +111,7 @@ std::vector<std::string> largest_gains(const lab::RunRecord& run, size_t most) {
                           lab::ratio_interval_text(ratio.median, ratio.lo, ratio.hi),
                           report::id_at(experiment, point, variant->id),
                           variant->share_of_limit
-                              ? ", " + lab::share_text(*variant->share_of_limit) + " of " + point.limit
+                              ? ", " + lab::share_text(*variant->share_of_limit) + " of the limit"
                               : "")};
     }
     if (best.first > 0) gains.push_back(std::move(best));
@@ -114,8 +127,7 @@ std::string run_summary(const lab::RunRecord& run, int columns) {
   if (chapters_of(run).size() < 2) return "";
   std::string text;
   const auto add = [&](std::string_view name, const std::string& value) {
-    // One line each: ten lines are a screen's end, not a report.
-    text += first_lines(wrapped(value, columns, fmt::format("{:<13} ", name)), 1);
+    text += cut(fmt::format("{:<13} {}", name, value), columns) + "\n";
   };
   add("this machine", machine_text());
   std::string_view name = "ceilings";
@@ -132,7 +144,8 @@ std::string run_summary(const lab::RunRecord& run, int columns) {
   if (run.experiments.size() < all)
     add("not measured", fmt::format("{} of {} experiments were not in this run; `fathom run` measures all",
                                     all - run.experiments.size(), all));
-  text += first_lines(skips_text(run, columns), kSkips);
+  const std::vector<std::string> skips = skip_lines(run);
+  for (size_t i = 0; i < std::min(kSkips, skips.size()); ++i) add(i == 0 ? "skipped" : "", skips[i]);
   while (text.ends_with('\n')) text.pop_back();
   return text;
 }

@@ -37,7 +37,7 @@ TEST(LargestGains, AreFasterByAVerdictThatCounts) {
                                      experiment("ch04/d", 7, "FASTER", true), experiment("ch05/e", 4)}},
                     2);
   ASSERT_EQ(gains.size(), 2u);
-  EXPECT_EQ(gains[0], "8.00× [7.92, 8.08]  ch02/b/tiled, 50.0 % of copy bandwidth of DRAM");
+  EXPECT_EQ(gains[0], "8.00× [7.92, 8.08]  ch02/b/tiled, 50.0 % of the limit");
   EXPECT_NE(gains[1].find("ch05/e/tiled"), std::string::npos) << gains[1];
 }
 

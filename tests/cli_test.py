@@ -154,6 +154,7 @@ class Cli(unittest.TestCase):
         works = sum(row["status"] == "works" for row in catalog)
         # The overview counts the whole catalog, not the rows that experiments name.
         self.assertRegex(result.stdout, rf"all +{len(catalog)} +{works} ")
+        self.assertRegex(result.stdout, r"\d+ of \d+ records are stale")
         self.assertIn("layout_change", self.fathom("techniques", "ch07").stdout)
         row = self.fathom("techniques", "moe-005").stdout
         self.assertIn("moe-005  none", row)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -76,13 +77,25 @@ class Counts {
   std::map<std::string, int> all_;
 };
 
-std::string overview(const lab::Coverage& coverage) {
+// "97 of 97 records are stale: ...": what was measured may no longer be what is there.
+std::string stale_text(const std::vector<lab::Expectation>& records) {
+  const auto stale = std::count_if(records.begin(), records.end(), [](const lab::Expectation& record) {
+    const lab::ExperimentInfo* experiment = lab::find_experiment(record.experiment);
+    return !experiment ||
+           lab::source_hash(experiment->folder) != record.record.experiments.front().source_hash;
+  });
+  return fmt::format("{} of {} records are stale: the sources changed since they were measured.", stale,
+                     records.size());
+}
+
+std::string overview(const lab::Coverage& coverage, const std::vector<lab::Expectation>& records) {
   Counts techniques, catalog;
   for (const lab::TechniqueCoverage& technique : coverage.techniques)
     techniques.add(technique.chapter, technique.status());
   for (const auto& [row, shown] : coverage.catalog) catalog.add(row.area(), row.status);
   return "Techniques by chapter; declared: an experiment shows it, no record has timed it yet\n\n" +
-         to_text(techniques.table("chapter", {"measured", "declared", "not built"})) +
+         to_text(techniques.table("chapter", {"measured", "declared", "not built"})) + "\n" +
+         wrapped(stale_text(records)) +
          "\nThe catalog by area: what works is proved by an experiment or a test that the row names\n\n" +
          to_text(catalog.table("area", {"works", "partial", "none"})) + "\n" +
          wrapped(
@@ -145,7 +158,7 @@ int techniques(const TechniquesFlags& flags) {
   if (!all) keep_named(coverage, words(flags.names));
   const auto table = [&] { return coverage_values(coverage); };
   if (!write_outputs(flags.outputs, {[&] { return to_json(coverage); }, table, table}))
-    fmt::print("{}", all ? overview(coverage) : details(coverage));
+    fmt::print("{}", all ? overview(coverage, *records) : details(coverage));
   for (const std::string& unknown : coverage.unknown) fmt::print(stderr, "fathom techniques: {}\n", unknown);
   return kExitOk;
 }

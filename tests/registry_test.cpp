@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "lab/catalog.h"
 #include "lab/coverage.h"
 #include "lab/record.h"
 #include "lab/registry.h"
@@ -25,13 +26,38 @@ TEST(Registry, TechniquesStayWithinTheirChapter) {
 TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
   const auto labels = parse_labels(labels_toml());
   ASSERT_TRUE(labels.has_value()) << labels.error().message;
-  EXPECT_EQ(labels->size(), 63u);
+  EXPECT_EQ(labels->size(), 64u);  // 63 names of the catalog, and the tour
   for (const TargetLabel& label : *labels) {
+    if (label.name == "tour") continue;
     const auto targets = resolve_targets({label.name}, experiments(), *labels);
     ASSERT_TRUE(targets.has_value()) << label.name << ": " << targets.error().message;
     EXPECT_EQ(targets->selections.size() + targets->planned.size(), 1u) << label.name;
     for (const Planned& planned : targets->planned) EXPECT_FALSE(planned.skip.reason.empty()) << label.name;
   }
+}
+
+TEST(Registry, TheTourVisitsEveryChapter) {
+  const auto labels = parse_labels(labels_toml());
+  ASSERT_TRUE(labels.has_value()) << labels.error().message;
+  const auto tour = resolve_targets({"tour"}, experiments(), *labels);
+  ASSERT_TRUE(tour.has_value()) << tour.error().message;
+  EXPECT_TRUE(tour->planned.empty());
+  const auto chapter = [](const std::string& id) { return id.substr(0, id.find('/')); };
+  std::set<std::string> visited, all;
+  for (const Selection& selection : tour->selections) visited.insert(chapter(selection.experiment));
+  for (const ExperimentInfo& experiment : experiments()) all.insert(chapter(experiment.id));
+  EXPECT_EQ(visited, all);
+}
+
+TEST(Registry, TheCatalogSaysWhatTheTreeHas) {
+  const auto catalog = parse_catalog(catalog_csv());
+  ASSERT_TRUE(catalog.has_value()) << catalog.error().message;
+  for (const std::string& breach : catalog_breaches(*catalog, experiments(), FATHOM_SOURCE_TREE))
+    ADD_FAILURE() << breach;
+  const auto chapters = parse_chapters(chapters_toml());
+  ASSERT_TRUE(chapters.has_value()) << chapters.error().message;
+  for (const std::string& unknown : coverage_of(*chapters, *catalog, experiments(), {}).unknown)
+    ADD_FAILURE() << unknown;
 }
 
 TEST(Registry, EngineVariantsNameTheFileOfTheirOp) {

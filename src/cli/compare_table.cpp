@@ -52,23 +52,26 @@ std::string reason(const ComparedVariant& row) {
 }  // namespace
 
 Table compare_table(const lab::Comparison& comparison, Display display) {
-  Table table{.columns = {{"result"}, {"verdict"}, {"B is", true}}, .rows = {}};
+  // The quantity that decides is shown: the ratio to the baseline, or the time of the baseline itself.
+  Table table{.columns = {{"result"}, {"verdict"}, {"B is [95 %]", true}}, .rows = {}};
   if (display != Display::simple) {
     table.columns.push_back({"by"});
-    table.columns.push_back({"time A -> B", true});
-    table.columns.push_back({"time A / B [95 %]", true});
-    table.columns.push_back({"ratio A -> B", true});
-    table.columns.push_back({"ratio B / A [95 %]", true});
+    table.columns.push_back({"A -> B", true});
   }
-  if (display == Display::explain) table.columns.push_back({"why"});
+  if (display == Display::explain) {
+    table.columns.push_back({"the other"});
+    table.columns.push_back({"why"});
+  }
   for (const ComparedVariant& row : comparison.variants) {
     const auto& change             = row.by_ratio ? row.ratio_change : row.time_change;
     std::vector<std::string> cells = {lab::result_id(row.experiment, row.variant, row.at), verdict(row),
-                                      change ? lab::ratio_text(change->median) : ""};
+                                      display != Display::simple ? interval(change)
+                                      : change                   ? lab::ratio_text(change->median)
+                                                                 : ""};
     if (display != Display::simple)
-      cells.insert(cells.end(), {row.by_ratio ? "ratio" : "time", times(row), interval(row.time_change),
-                                 ratios(row), interval(row.ratio_change)});
-    if (display == Display::explain) cells.push_back(reason(row));
+      cells.insert(cells.end(), {row.by_ratio ? "ratio" : "time", row.by_ratio ? ratios(row) : times(row)});
+    if (display == Display::explain)
+      cells.insert(cells.end(), {row.by_ratio ? times(row) : ratios(row), reason(row)});
     table.rows.push_back(std::move(cells));
   }
   return table;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/doctor_gpu.h"
 #include "cli/doctor_text.h"
@@ -91,8 +93,9 @@ const Measured* other_of(const std::vector<Entry>& entries, const Entry& one, in
 
 void print_ceilings(const Ceilings& c) {
   section("Ceilings");
-  line("  measured {} in {:.0f} s; best is the best ever seen; {} pages; {}", c.measured_at, c.seconds,
-       c.huge_pages ? "huge" : "small", "a copy counts bytes read and written");
+  folded("  ", fmt::format("measured {} in {:.0f} s; best is the best ever seen; {} pages; a copy counts "
+                           "bytes read and written",
+                           c.measured_at, c.seconds, c.huge_pages ? "huge" : "small"));
 
   const std::string all = c.threads > 1 ? fmt::format("{} threads", c.threads) : "";
   header("bandwidth, GB/s", "1 thread", all);
@@ -132,7 +135,7 @@ void print_ceilings(const Ceilings& c) {
                                            "from the page cache"};
     const std::string_view name         = kNames[static_cast<int>(entry.kind)];
     if (entry.why_not)
-      line("  {:<24}  not measured: {}", name, *entry.why_not);
+      folded(fmt::format("  {:<22}  ", name), "not measured: " + *entry.why_not);
     else
       row(name, entry.bytes_per_s, nullptr, 1e9);
   }
@@ -210,19 +213,26 @@ Json features_json() {
 
 }  // namespace
 
-int doctor(bool json, bool refresh) {
-  const Ceilings& known = ceilings(refresh ? Refresh::always : Refresh::if_missing);
-  const MeasurementScope claims =
-      machine::measurement_scope(topology(), isolation(), known, lacking_features());
-  if (json) {
-    const Json report = {{"schema", "fathom.doctor/1"},
-                         {"machine", machine_json(topology())},
-                         {"memory", memory_json(topology())},
-                         {"isolation", isolation_json(isolation())},
-                         {"features", features_json()},
-                         {"ceilings", to_json(known)},
-                         {"claims", {{"can", claims.can}, {"cannot", claims.cannot}}},
-                         {"gpu", gpu_json(refresh)}};
+// The ceilings, or null where `quick` and none are cached.
+const Ceilings* known_ceilings(const DoctorFlags& flags) {
+  if (flags.quick && !std::filesystem::exists(ceilings_path())) return nullptr;
+  return &ceilings(flags.refresh ? Refresh::always : Refresh::if_missing);
+}
+
+int doctor(const DoctorFlags& flags) {
+  const Ceilings* known = known_ceilings(flags);
+  std::optional<MeasurementScope> claims;
+  if (known) claims = machine::measurement_scope(topology(), isolation(), *known, lacking_features());
+  if (flags.json) {
+    const Json report = {
+        {"schema", "fathom.doctor/1"},
+        {"machine", machine_json(topology())},
+        {"memory", memory_json(topology())},
+        {"isolation", isolation_json(isolation())},
+        {"features", features_json()},
+        {"ceilings", known ? to_json(*known) : Json(nullptr)},
+        {"claims", claims ? Json{{"can", claims->can}, {"cannot", claims->cannot}} : Json(nullptr)},
+        {"gpu", gpu_json(flags)}};
     line("{}", report.dump(2));
     return kExitOk;
   }
@@ -231,18 +241,25 @@ int doctor(bool json, bool refresh) {
   print_memory(topology());
   print_isolation(isolation());
   print_instruction_sets();
-  print_features(FeatureKind::profiling, "Profiling rungs");
-  print_features(FeatureKind::system, "System interfaces");
-  print_features(FeatureKind::library, "Libraries opened at run time");
-  print_ceilings(known);
-  print_claims(claims, "this machine");
-  print_gpu(refresh);
+  if (!flags.quick) {
+    print_features(FeatureKind::profiling, "Profiling rungs");
+    print_features(FeatureKind::system, "System interfaces");
+    print_features(FeatureKind::library, "Libraries opened at run time");
+  }
+  if (known) {
+    print_ceilings(*known);
+    if (!flags.quick) print_claims(*claims, "this machine");
+  } else {
+    section(
+        "Ceilings: not measured yet; `fathom doctor` measures them in about 20 s, and so does the first "
+        "run.");
+  }
+  print_gpu(flags);
   return kExitOk;
 }
 
 void add_doctor(CLI::App& app, int& exit_code) {
-  struct Flags {
-    bool json = false, refresh = false;
+  struct Flags : DoctorFlags {
     std::string gpu_rung;  // internal, see doctor_gpu.h
   };
   const auto flags     = std::make_shared<Flags>();
@@ -252,10 +269,12 @@ void add_doctor(CLI::App& app, int& exit_code) {
   verb->add_flag("--refresh", flags->refresh,
                  "Measure the ceilings again (about 20 s, as much for a GPU); the best ever seen are kept")
       ->envname("FATHOM_REFRESH");
+  verb->add_flag("--quick", flags->quick,
+                 "Facts only, in a second or two: leaves out what is tried, and ceilings that are not cached")
+      ->excludes("--refresh");
   verb->add_option(kProbeGpuProfiling, flags->gpu_rung)->group("");
   verb->callback([flags, &exit_code] {
-    exit_code =
-        flags->gpu_rung.empty() ? doctor(flags->json, flags->refresh) : probe_gpu_profiling(flags->gpu_rung);
+    exit_code = flags->gpu_rung.empty() ? doctor(*flags) : probe_gpu_profiling(flags->gpu_rung);
   });
 }
 

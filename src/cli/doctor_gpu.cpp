@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor_text.h"
@@ -170,15 +171,14 @@ void print_libraries() {
   section("CUDA libraries, opened at run time");
   for (const Library& library : kLibraries) {
     const auto found = open_cuda_library(library.name, library.major);
-    line("  {:<3} {:<10} {:<33} {}", found ? "yes" : "no", library.name, library.used_for,
-         found ? found->path : "");
+    folded(fmt::format("  {:<3} {:<10} {:<33} ", found ? "yes" : "no", library.name, library.used_for),
+           found ? found->path : "");
     if (!found) folded("        because ", found.error().message);
   }
 }
 
 void state_row(std::string_view name, const Measured& measured, double unit, const GpuSensors& during) {
-  const std::string state = state_text(during);
-  line("  {:<24}  {}{}{}", name, cell(measured, unit), state.empty() ? "" : "  ", state);
+  folded(fmt::format("  {:<22}  {}  ", name, cell(measured, unit)), state_text(during));
 }
 
 std::string_view unit_text(GpuUnit unit) {
@@ -188,8 +188,11 @@ std::string_view unit_text(GpuUnit unit) {
 
 void print_gpu_ceilings(const GpuCeilings& c) {
   section("Ceilings of the GPU");
-  line("  measured {} in {:.0f} s; best is the best ever seen; {}; a copy counts bytes read and written",
-       c.measured_at, c.seconds, c.clock_settled ? "the clock had settled" : "the clock had not settled");
+  folded(
+      "  ",
+      fmt::format(
+          "measured {} in {:.0f} s; best is the best ever seen; {}; a copy counts bytes read and written",
+          c.measured_at, c.seconds, c.clock_settled ? "the clock had settled" : "the clock had not settled"));
   header("bandwidth, GB/s", "all multiprocessors, and the GPU's state under that load");
   for (const GpuBandwidth& entry : c.bandwidths)
     state_row(fmt::format("{:<14}{}", to_string(entry.level), to_string(entry.traffic)), entry.bytes_per_s,
@@ -211,7 +214,7 @@ void print_gpu_ceilings(const GpuCeilings& c) {
   if (!c.links.empty()) header("host copies, GB/s", size_text(c.links.front().bytes) + " a copy");
   for (const LinkRate& entry : c.links)
     row(fmt::format("{} {}", entry.pinned ? "page-locked" : "pageable",
-                    entry.direction == LinkDirection::to_gpu ? "to the GPU" : "to the host"),
+                    entry.direction == LinkDirection::to_gpu ? "to GPU" : "to host"),
         entry.bytes_per_s, nullptr, 1e9);
   if (!c.peers.empty()) header("copies between GPUs, GB/s", "256 MiB a copy");
   for (const PeerRate& entry : c.peers)
@@ -224,8 +227,9 @@ void print_gpu_ceilings(const GpuCeilings& c) {
 void print_rungs(const std::vector<GpuRungState>& rungs) {
   section("Profiling rungs of the GPU");
   for (const GpuRungState& state : rungs) {
-    line("  {:<3} {:<15} {:<41} {}", state.why_not ? "no" : "yes", to_string(state.rung),
-         describe(state.rung), state.seen);
+    folded(fmt::format("  {:<3} {:<15} {:<41} ", state.why_not ? "no" : "yes", to_string(state.rung),
+                       describe(state.rung)),
+           state.seen);
     if (state.why_not) folded("        because ", *state.why_not);
   }
 }
@@ -277,9 +281,18 @@ Json libraries_json() {
   return libraries;
 }
 
+// The ceilings of this process's GPU, or null where `quick` and none are cached.
+const GpuCeilings* known_gpu_ceilings(const DoctorFlags& flags) {
+  const GpuFacts& facts = *gpu();
+  if (flags.quick &&
+      !std::filesystem::exists(gpu_ceilings_path({gpu_machine_id(), facts.uuid, facts.driver})))
+    return nullptr;
+  return &gpu_ceilings(flags.refresh ? Refresh::always : Refresh::if_missing);
+}
+
 }  // namespace
 
-void print_gpu(bool refresh) {
+void print_gpu(const DoctorFlags& flags) {
   const GpuFacts* facts = gpu();
   if (!facts) {
     const std::vector<std::string> installed = installed_gpus();
@@ -289,28 +302,46 @@ void print_gpu(bool refresh) {
     return;
   }
   print_facts(*facts);
+  const GpuCeilings* known = known_gpu_ceilings(flags);
+  if (!known) {
+    section(
+        "Ceilings of the GPU: not measured yet; `fathom doctor` measures them in about 20 s, as does the "
+        "first run.");
+    return;
+  }
+  if (flags.quick) {
+    print_gpu_ceilings(*known);
+    return;
+  }
   print_features(FeatureKind::gpu, "Features of the GPU");
   print_libraries();
-  const GpuCeilings& known = gpu_ceilings(refresh ? Refresh::always : Refresh::if_missing);
-  print_gpu_ceilings(known);
+  print_gpu_ceilings(*known);
   const std::vector<GpuRungState> rungs = profiling_rungs();
   print_rungs(rungs);
-  print_claims(gpu_measurement_scope(*facts, known, rungs), "this GPU");
+  print_claims(gpu_measurement_scope(*facts, *known, rungs), "this GPU");
 }
 
-nlohmann::json gpu_json(bool refresh) {
+nlohmann::json gpu_json(const DoctorFlags& flags) {
   const GpuFacts* facts = gpu();
   if (!facts) return {{"available", false}, {"why_not", why_no_gpu()}, {"installed", installed_gpus()}};
-  const GpuCeilings& known              = gpu_ceilings(refresh ? Refresh::always : Refresh::if_missing);
+  const GpuCeilings* known = known_gpu_ceilings(flags);
+  if (flags.quick)
+    return {{"available", true},
+            {"why_not", nullptr},
+            {"facts", facts_json(*facts)},
+            {"libraries", nullptr},
+            {"ceilings", known ? to_json(*known) : Json(nullptr)},
+            {"profiling", nullptr},
+            {"claims", nullptr}};
   const std::vector<GpuRungState> rungs = profiling_rungs();
-  const MeasurementScope claims         = gpu_measurement_scope(*facts, known, rungs);
+  const MeasurementScope claims         = gpu_measurement_scope(*facts, *known, rungs);
   Json profiling                        = Json::array();
   for (const GpuRungState& state : rungs) profiling.push_back(to_json(state));
   return {{"available", true},
           {"why_not", nullptr},
           {"facts", facts_json(*facts)},
           {"libraries", libraries_json()},
-          {"ceilings", to_json(known)},
+          {"ceilings", to_json(*known)},
           {"profiling", std::move(profiling)},
           {"claims", {{"can", claims.can}, {"cannot", claims.cannot}}}};
 }

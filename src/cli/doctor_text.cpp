@@ -1,5 +1,6 @@
 #include "cli/doctor_text.h"
 
+#include "cli/table.h"
 #include "machine/features.h"
 
 namespace fathom::cli {
@@ -15,19 +16,10 @@ std::string size_text(int64_t bytes) {
 
 void section(std::string_view name) { line("\n{}", name); }
 
-void fact(std::string_view name, std::string_view value) { line("  {:<20} {}", name, value); }
+void fact(std::string_view name, std::string_view value) { folded(fmt::format("  {:<20} ", name), value); }
 
 void folded(std::string_view mark, std::string_view sentence) {
-  constexpr size_t kWidth = 96;
-  std::string indent(mark);
-  while (sentence.size() > kWidth) {
-    size_t cut = sentence.rfind(' ', kWidth);
-    if (cut == std::string_view::npos) break;
-    line("{}{}", indent, sentence.substr(0, cut));
-    sentence.remove_prefix(cut + 1);
-    indent.assign(mark.size(), ' ');
-  }
-  line("{}{}", indent, sentence);
+  fmt::print("{}", wrapped(sentence, text_columns(), mark));
 }
 
 void print_features(FeatureKind wanted, std::string_view title) {
@@ -35,7 +27,7 @@ void print_features(FeatureKind wanted, std::string_view title) {
   for (const Feature feature : all_features()) {
     if (kind(feature) != wanted) continue;
     const std::optional<std::string> why_not = missing(feature);
-    line("  {:<3} {:<23} {}", why_not ? "no" : "yes", to_string(feature), describe(feature));
+    folded(fmt::format("  {:<3} {:<23} ", why_not ? "no" : "yes", to_string(feature)), describe(feature));
     if (why_not) folded("        because ", *why_not);
   }
 }
@@ -50,13 +42,13 @@ std::string cell(const Measured& m, double unit) {
 }
 
 void header(std::string_view unit, std::string_view first, std::string_view second) {
-  line("\n  {:<24}  {}", unit,
+  line("\n  {:<22}  {}", unit,
        second.empty() ? std::string(first) : fmt::format("{:<{}}  {}", first, kCellNames.size(), second));
-  line("  {:<24}  {}{}{}", "", kCellNames, second.empty() ? "" : "  ", second.empty() ? "" : kCellNames);
+  line("  {:<22}  {}{}{}", "", kCellNames, second.empty() ? "" : "  ", second.empty() ? "" : kCellNames);
 }
 
 void row(std::string_view name, const Measured& one, const Measured* all, double unit) {
-  line("  {:<24}  {}{}", name, cell(one, unit), all ? "  " + cell(*all, unit) : "");
+  line("  {:<22}  {}{}", name, cell(one, unit), all ? "  " + cell(*all, unit) : "");
 }
 
 void print_claims(const MeasurementScope& claims, std::string_view of) {

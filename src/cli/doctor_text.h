@@ -1,4 +1,4 @@
-// Layout of doctor's text: sections, facts, sentences wrapped at 100 columns, tables of measured quantities.
+// Layout of doctor's text: sections, facts, sentences wrapped to the terminal, tables of measured quantities.
 #pragma once
 
 #include <fmt/format.h>

@@ -42,16 +42,15 @@ std::string axes_text(const lab::ExperimentInfo& experiment) {
 
 }  // namespace
 
-std::string experiment_list_text(const lab::Targets& targets) {
+std::string experiment_list_text(const lab::Targets& targets, int columns) {
   std::string text;
   each(targets, [&](const lab::ExperimentInfo& experiment, const lab::Selection& selection) {
-    text += fmt::format("{}\n    {}\n    variants: {}\n", experiment.id, experiment.question,
-                        variants_text(experiment, selection));
-    if (!experiment.axes.empty()) text += fmt::format("    axes: {}\n", axes_text(experiment));
+    text += experiment.id + "\n" + wrapped(experiment.question, columns, "    ") +
+            wrapped(variants_text(experiment, selection), columns, "    variants: ");
+    if (!experiment.axes.empty()) text += wrapped(axes_text(experiment), columns, "    axes: ");
   });
   for (const lab::Planned& planned : targets.planned)
-    text += fmt::format("{}\n    {} ({}{}{})\n", planned.label, planned.detail, planned.skip.reason,
-                        planned.skip.need.empty() ? "" : ": ", planned.skip.need);
+    text += planned.label + "\n" + wrapped(planned.detail, columns, "    ");
   return text;
 }
 
@@ -97,7 +96,10 @@ nlohmann::json experiment_list_json(const lab::Targets& targets) {
                        {"reason", label.skip.reason},
                        {"need", label.skip.need},
                        {"detail", label.detail}});
-  return {{"schema", "fathom.list/1"}, {"experiments", experiments}, {"planned", planned}};
+  return {{"schema", "fathom.list/1"},
+          {"commit", std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "")},
+          {"experiments", experiments},
+          {"planned", planned}};
 }
 
 }  // namespace fathom::cli

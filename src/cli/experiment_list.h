@@ -9,7 +9,7 @@
 
 namespace fathom::cli {
 
-std::string experiment_list_text(const lab::Targets& targets);
+std::string experiment_list_text(const lab::Targets& targets, int columns = text_columns());
 Table experiment_list_table(const lab::Targets& targets);
 nlohmann::json experiment_list_json(const lab::Targets& targets);
 

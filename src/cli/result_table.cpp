@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "lab/quantity.h"
 #include "lab/target.h"
@@ -21,6 +23,7 @@ void each_variant(const lab::RunRecord& run, F&& visit) {
 }
 
 std::string reason(Outcome status, const std::optional<lab::Skip>& skip, const std::string& detail) {
+  if (skip && skip->need.empty() && !detail.empty()) return skip->reason + ": " + detail;
   if (skip) return fmt::format("{}{}{}", skip->reason, skip->need.empty() ? "" : ": ", skip->need);
   return detail.empty() ? std::string(to_string(status)) : detail;
 }
@@ -75,6 +78,23 @@ std::optional<std::string> common_skip_reason(const lab::ExperimentRecord& exper
   return why;
 }
 
+std::vector<std::string> result_row(const lab::ExperimentRecord& experiment, const lab::PointRecord& point,
+                                    const lab::VariantRecord& variant) {
+  return {report::id_at(experiment, point),
+          variant.id,
+          interval(variant.time_ns),
+          interval(variant.ratio),
+          verdict_text(point, variant),
+          variant.share_of_limit ? lab::share_text(*variant.share_of_limit) : "",
+          prediction_text(variant)};
+}
+
+const std::vector<Column> kResultColumns = {
+    {"experiment", false, false}, {"variant"},   {"time [95 %]", true}, {"ratio [95 %]", true}, {"verdict"},
+    {"of limit", true},           {"prediction"}};
+
+constexpr size_t kTimeColumn = 2;
+
 // Calls `visit` with the reason for each experiment without points, which gets one row.
 template <class F>
 void each_empty(const lab::RunRecord& run, F&& visit) {
@@ -87,14 +107,7 @@ void each_empty(const lab::RunRecord& run, F&& visit) {
 }  // namespace
 
 Table result_table(const lab::RunRecord& run) {
-  Table table{.columns = {{"experiment", false, false},
-                          {"variant"},
-                          {"time [95 %]", true},
-                          {"ratio [95 %]", true},
-                          {"verdict"},
-                          {"of limit", true},
-                          {"prediction"}},
-              .rows    = {}};
+  Table table{.columns = kResultColumns, .rows = {}};
   // Experiments skipped for the same reason share a row, so that the results stand out.
   std::map<std::string, std::vector<std::string>> skipped;  // experiments by reason
   for (const lab::ExperimentRecord& experiment : run.experiments) {
@@ -104,10 +117,7 @@ Table result_table(const lab::RunRecord& run) {
     }
     for (const lab::PointRecord& point : experiment.points)
       for (const lab::VariantRecord& variant : point.variants)
-        table.rows.push_back({report::id_at(experiment, point), variant.id, interval(variant.time_ns),
-                              interval(variant.ratio), verdict_text(point, variant),
-                              variant.share_of_limit ? lab::share_text(*variant.share_of_limit) : "",
-                              prediction_text(variant)});
+        table.rows.push_back(result_row(experiment, point, variant));
   }
   for (const auto& [why, experiments] : skipped) {
     const std::string more =
@@ -118,6 +128,58 @@ Table result_table(const lab::RunRecord& run) {
     table.rows.push_back({experiment.id, "", "", "", std::move(why), "", ""});
   });
   return table;
+}
+
+std::string result_text(const lab::RunRecord& run, int columns) {
+  Table table{.columns = kResultColumns, .rows = {}};
+  table.columns.front().heading   = true;
+  table.columns[kTimeColumn].name = "time";
+  each_variant(run, [&](const auto& experiment, const auto& point, const lab::VariantRecord& variant) {
+    if (variant.status == Outcome::skipped) return;
+    table.rows.push_back(result_row(experiment, point, variant));
+    // Of the two intervals a line has room for that of the ratio, which decides.
+    if (variant.time_ns) table.rows.back()[kTimeColumn] = lab::time_text(variant.time_ns->median);
+  });
+  each_empty(run, [&](const lab::ExperimentRecord& experiment, std::string why) {
+    if (experiment.status != Outcome::skipped)
+      table.rows.push_back({experiment.id, "", "", "", std::move(why), "", ""});
+  });
+  return to_text(table, columns) + skips_text(run, columns);
+}
+
+std::string skips_text(const lab::RunRecord& run, int columns) {
+  struct Skipped {
+    std::set<std::string> variants, experiments;  // several points of a variant count once
+  };
+  std::map<std::string, Skipped> by_reason;
+  each_variant(run, [&](const auto& experiment, const auto&, const lab::VariantRecord& variant) {
+    if (variant.status != Outcome::skipped) return;
+    Skipped& skipped = by_reason[reason(variant.status, variant.skip, variant.detail)];
+    skipped.variants.insert(experiment.id + "/" + variant.id);
+    skipped.experiments.insert(experiment.id);
+  });
+  for (const lab::ExperimentRecord& experiment : run.experiments)
+    if (experiment.points.empty() && experiment.status == Outcome::skipped)
+      by_reason[reason(experiment.status, experiment.skip, experiment.detail)].experiments.insert(
+          experiment.id);
+
+  std::vector<std::pair<std::string, Skipped>> sorted(by_reason.begin(), by_reason.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second.experiments.size() > b.second.experiments.size();
+  });
+  const auto count = [](size_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  std::string text;
+  for (const auto& [why, skipped] : sorted) {
+    constexpr size_t kNamed             = 3;
+    const auto& [variants, experiments] = skipped;
+    const std::string where = experiments.size() <= kNamed ? fmt::format("{}", fmt::join(experiments, ", "))
+                                                           : count(experiments.size(), "experiment");
+    text += wrapped((variants.empty() ? "" : count(variants.size(), "variant") + " of ") + where + ": " + why,
+                    columns, "skipped: ");
+  }
+  return text;
 }
 
 Table result_values(const lab::RunRecord& run) {
@@ -187,6 +249,30 @@ Table check_table(const lab::RunRecord& run) {
     table.rows.push_back({experiment.id, "", std::string(to_string(experiment.status)), std::move(why)});
   });
   return table;
+}
+
+std::string check_text(const lab::RunRecord& run, int columns) {
+  Table table{.columns = {{"experiment", false, false}, {"outputs"}, {"variants"}}, .rows = {}};
+  for (const lab::ExperimentRecord& experiment : run.experiments) {
+    std::string right;
+    std::vector<std::vector<std::string>> others;
+    for (const lab::PointRecord& point : experiment.points)
+      for (const lab::VariantRecord& variant : point.variants) {
+        if (variant.status == Outcome::ok) right += (right.empty() ? "" : " ") + variant.id;
+        if (variant.status == Outcome::ok || variant.status == Outcome::skipped) continue;
+        const std::string why = reason(variant.status, variant.skip, variant.detail);
+        others.push_back(
+            {experiment.id, std::string(to_string(variant.status)),
+             fmt::format("{}: {}{}", variant.id,
+                         variant.caught_by ? "caught by " + *variant.caught_by + ": " : "", why)});
+      }
+    if (!right.empty()) table.rows.push_back({experiment.id, "right", right});
+    table.rows.insert(table.rows.end(), others.begin(), others.end());
+    if (experiment.points.empty() && experiment.status != Outcome::skipped)
+      table.rows.push_back({experiment.id, std::string(to_string(experiment.status)),
+                            reason(experiment.status, experiment.skip, experiment.detail)});
+  }
+  return to_text(table, columns) + skips_text(run, columns);
 }
 
 std::string tally_text(const lab::RunRecord& run) {

@@ -12,6 +12,7 @@
 #include "cli/result_table.h"
 #include "cli/run_experiments.h"
 #include "cli/run_folder.h"
+#include "cli/run_summary.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
@@ -80,7 +81,10 @@ int run(const RunFlags& flags) {
   const bool stdout_taken =
       write_outputs(flags.outputs, {[&] { return to_json(record); }, [&] { return result_values(record); },
                                     [&] { return result_table(record); }});
-  if (!stdout_taken) fmt::print("{}\n{}\n", to_text(result_table(record)), tally_text(record));
+  if (!stdout_taken) {
+    fmt::print("{}\n{}\n", result_text(record), tally_text(record));
+    if (const std::string summary = run_summary(record); !summary.empty()) fmt::print("\n{}\n", summary);
+  }
   fmt::print(stderr, "report: {}/report.html\n", folder);
   return exit_code_of(flags, record);
 }

@@ -32,7 +32,7 @@ int verify(const VerifyFlags& flags) {
     skipped += row[2] == "skipped";
   }
   const int others = static_cast<int>(table.rows.size()) - right - skipped;
-  fmt::print("{}\n{} right, {} skipped, {} failed\n", to_text(table), right, skipped, others);
+  fmt::print("{}\n{} right, {} skipped, {} failed\n", check_text(record), right, skipped, others);
   return lab::exit_code(record);
 }
 

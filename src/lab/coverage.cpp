@@ -37,21 +37,35 @@ std::map<std::string, std::set<std::string>> timed_where(const std::vector<Expec
   return where;
 }
 
-nlohmann::json rows_json(const std::vector<CoverageRow>& rows) {
+nlohmann::json techniques_json(const std::vector<TechniqueCoverage>& techniques) {
   auto list = nlohmann::json::array();
-  for (const CoverageRow& row : rows)
-    list.push_back({{"name", row.name},
-                    {"chapter", row.chapter.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.chapter)},
-                    {"status", row.status()},
-                    {"shown_by", row.variants},
-                    {"measured_on", row.machines}});
+  for (const TechniqueCoverage& technique : techniques)
+    list.push_back({{"name", technique.name},
+                    {"chapter", technique.chapter},
+                    {"status", technique.status()},
+                    {"shown_by", technique.shown.by},
+                    {"measured_on", technique.shown.machines}});
+  return list;
+}
+
+nlohmann::json catalog_json(const std::vector<CatalogCoverage>& catalog) {
+  auto list = nlohmann::json::array();
+  for (const auto& [row, shown] : catalog)
+    list.push_back({{"id", row.id},
+                    {"chapter", row.chapter},
+                    {"name", row.name},
+                    {"what", row.what},
+                    {"status", row.status},
+                    {"where", row.where},
+                    {"shown_by", shown.by},
+                    {"measured_on", shown.machines}});
   return list;
 }
 
 }  // namespace
 
-std::string_view CoverageRow::status() const {
-  return !machines.empty() ? "measured" : !variants.empty() ? "declared" : "planned";
+std::string_view TechniqueCoverage::status() const {
+  return !shown.machines.empty() ? "measured" : !shown.by.empty() ? "declared" : "not built";
 }
 
 Result<std::vector<Chapter>> parse_chapters(std::string_view text) {
@@ -77,36 +91,40 @@ Result<std::vector<Chapter>> parse_chapters(std::string_view text) {
   return chapters;
 }
 
-Coverage coverage_of(const std::vector<Chapter>& chapters, const std::vector<ExperimentInfo>& experiments,
+Coverage coverage_of(const std::vector<Chapter>& chapters, const std::vector<CatalogRow>& catalog,
+                     const std::vector<ExperimentInfo>& experiments,
                      const std::vector<Expectation>& records) {
   const auto where = timed_where(records);
-  const auto add   = [&](CoverageRow& row, const std::string& id) {
-    row.variants.push_back(id);
+  const auto add   = [&](Shown& shown, const std::string& id) {
+    shown.by.push_back(id);
     if (const auto found = where.find(id); found != where.end())
-      row.machines.insert(found->second.begin(), found->second.end());
+      shown.machines.insert(found->second.begin(), found->second.end());
   };
   Coverage coverage;
-  std::map<std::string, size_t> row_of;
+  std::map<std::string, size_t> technique_of, row_of;
   for (const Chapter& chapter : chapters)
     for (const std::string& technique : chapter.techniques)
-      if (row_of.emplace(technique, coverage.techniques.size()).second)
-        coverage.techniques.push_back({technique, chapter_name(chapter.number), {}, {}});
-  std::map<std::string, CoverageRow> catalog;
+      if (technique_of.emplace(technique, coverage.techniques.size()).second)
+        coverage.techniques.push_back({technique, chapter_name(chapter.number), {}});
+  for (const CatalogRow& row : catalog) {
+    row_of.emplace(row.id, coverage.catalog.size());
+    coverage.catalog.push_back({row, {}});
+  }
   for (const ExperimentInfo& experiment : experiments) {
     for (const VariantInfo& variant : experiment.variants)
       for (const std::string& technique : variant.techniques) {
         const std::string id = experiment.id + "/" + variant.id;
-        if (const auto found = row_of.find(technique); found != row_of.end())
-          add(coverage.techniques[found->second], id);
+        if (const auto found = technique_of.find(technique); found != technique_of.end())
+          add(coverage.techniques[found->second].shown, id);
         else
           coverage.unknown.push_back(fmt::format("{}: no chapter introduces '{}'", id, technique));
       }
-    for (const std::string& row : experiment.catalog) {
-      catalog[row].name = row;
-      add(catalog[row], experiment.id);
-    }
+    for (const std::string& row : experiment.catalog)
+      if (const auto found = row_of.find(row); found != row_of.end())
+        add(coverage.catalog[found->second].shown, experiment.id);
+      else
+        coverage.unknown.push_back(fmt::format("{}: the catalog has no row '{}'", experiment.id, row));
   }
-  for (auto& [name, row] : catalog) coverage.catalog.push_back(std::move(row));
   return coverage;
 }
 
@@ -141,9 +159,9 @@ std::vector<std::string> scope_breaches(const std::vector<Chapter>& chapters,
 }
 
 nlohmann::json to_json(const Coverage& coverage) {
-  return {{"schema", "fathom.coverage/1"},
-          {"techniques", rows_json(coverage.techniques)},
-          {"catalog", rows_json(coverage.catalog)},
+  return {{"schema", "fathom.coverage/2"},
+          {"techniques", techniques_json(coverage.techniques)},
+          {"catalog", catalog_json(coverage.catalog)},
           {"unknown", coverage.unknown}};
 }
 

@@ -45,27 +45,34 @@ Expectation record_of(const char* machine, const char* id, const char* variant, 
 TEST(Coverage, FollowsTechniquesToExperimentsAndMachines) {
   const std::vector<ExperimentInfo> experiments = {
       experiment("ch07/x", {variant("baseline", {}), variant("wide", {"coalescing"})},
-                 {"memory-001", "memory-002"}),
+                 {"memory-001", "memory-002", "memory-003"}),
       experiment("ch07/y", {variant("padded", {"bank_conflict_avoidance", "tilling"})}, {"memory-002"}),
   };
   const Coverage coverage =
-      coverage_of(kChapters, experiments,
+      coverage_of(kChapters,
+                  {{"memory-001", "ch07", "", "", "works", "ch07/x"},
+                   {"memory-002", "ch07", "", "", "partial", "ch07/x"},
+                   {"pipe-001", "ch10", "", "", "none", "nothing"}},
+                  experiments,
                   {record_of("box", "ch07/x", "wide", true), record_of("h200", "ch07/x", "baseline", true),
                    record_of("box", "ch07/y", "padded", false)});
   ASSERT_EQ(coverage.techniques.size(), 4u);
   EXPECT_EQ(coverage.techniques[0].name, "shared_memory");
-  EXPECT_EQ(coverage.techniques[0].status(), "planned");
+  EXPECT_EQ(coverage.techniques[0].status(), "not built");
   EXPECT_EQ(coverage.techniques[1].status(), "measured");
   EXPECT_EQ(coverage.techniques[1].chapter, "ch07");
-  EXPECT_EQ(coverage.techniques[1].variants, std::vector<std::string>{"ch07/x/wide"});
-  EXPECT_EQ(coverage.techniques[1].machines, std::set<std::string>{"box"});
+  EXPECT_EQ(coverage.techniques[1].shown.by, std::vector<std::string>{"ch07/x/wide"});
+  EXPECT_EQ(coverage.techniques[1].shown.machines, std::set<std::string>{"box"});
   EXPECT_EQ(coverage.techniques[2].status(), "declared");  // its record has no time
-  ASSERT_EQ(coverage.catalog.size(), 2u);
-  EXPECT_EQ(coverage.catalog[0].machines, (std::set<std::string>{"box", "h200"}));
-  EXPECT_EQ(coverage.catalog[1].variants, (std::vector<std::string>{"ch07/x", "ch07/y"}));
-  ASSERT_EQ(coverage.unknown.size(), 1u);
-  EXPECT_NE(coverage.unknown[0].find("'tilling'"), std::string::npos);
+  ASSERT_EQ(coverage.catalog.size(), 3u);                  // the whole catalog, named by an experiment or not
+  EXPECT_EQ(coverage.catalog[0].shown.machines, (std::set<std::string>{"box", "h200"}));
+  EXPECT_EQ(coverage.catalog[1].shown.by, (std::vector<std::string>{"ch07/x", "ch07/y"}));
+  EXPECT_TRUE(coverage.catalog[2].shown.by.empty());
+  ASSERT_EQ(coverage.unknown.size(), 2u);
+  EXPECT_NE(coverage.unknown[0].find("'memory-003'"), std::string::npos);
+  EXPECT_NE(coverage.unknown[1].find("'tilling'"), std::string::npos);
   EXPECT_EQ(to_json(coverage)["techniques"][1]["status"], "measured");
+  EXPECT_EQ(to_json(coverage)["catalog"][1]["status"], "partial");
 }
 
 TEST(Scope, AVariantMayUseItsOwnAndEarlierChapters) {

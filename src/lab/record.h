@@ -22,7 +22,7 @@ std::string_view to_string(Outcome outcome);
 // A skip has a type, so that it can be counted, and says what would make the variant run.
 struct Skip {
   // needs_cuda | needs_feature | needs_gpus | needs_library | needs_memory | needs_permission | needs_model |
-  // beyond_up_to
+  // beyond_up_to | not_built (a label whose experiment is still to come)
   std::string reason;
   std::string need;  // "avx2", "libopenblas.so.0", "n <= 512"
 };

@@ -1,5 +1,5 @@
-// What this program was built from: hashes of every experiment's sources, the commit, and the two tables of
-// experiments/ that it needs at run time. All compiled in (src/lab/source_tables.cmake), so that a bundle
+// What this program was built from: hashes of every experiment's sources, the commit, and the three tables
+// of experiments/ that it needs at run time. All compiled in (src/lab/source_tables.cmake), so that a bundle
 // without sources still knows.
 #pragma once
 
@@ -46,5 +46,6 @@ std::string_view build_flags();     // "RelWithDebInfo: -O2 -g"
 
 std::string_view chapters_toml();
 std::string_view labels_toml();
+std::string_view catalog_csv();
 
 }  // namespace fathom::lab

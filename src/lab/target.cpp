@@ -78,12 +78,14 @@ class Resolver {
       if (!begins(split_target(wanted, '/'), split_target(canonical(label.name), '/'))) continue;
       known = true;
       if (label.target.empty())
-        targets.planned.push_back({label.name, label.skip, "planned with " + label.planned});
+        targets.planned.push_back(
+            {label.name, Skip{"not_built", ""}, "not built yet; it will come with " + label.planned});
       else if (depth > 0)
         return Error{
             fmt::format("labels.toml: '{}' leads to another label; name the experiment", label.name)};
-      else if (auto error = add(label.target, targets, depth + 1))
-        return error;
+      else
+        for (const std::string& target : split_target(label.target, ' '))
+          if (auto error = add(target, targets, depth + 1)) return error;
     }
     if (known) return std::nullopt;
     return Error{unknown(name)};
@@ -170,15 +172,10 @@ Result<std::vector<TargetLabel>> parse_labels(std::string_view text) {
       const auto field         = [&](const char* name) {
         return entry ? (*entry)[name].value_or(std::string()) : std::string();
       };
-      TargetLabel label{.name    = field("name"),
-                        .target  = field("target"),
-                        .planned = field("planned"),
-                        .skip    = {field("skip"), field("need")}};
+      TargetLabel label{.name = field("name"), .target = field("target"), .planned = field("planned")};
       if (label.name.empty()) return Error{"labels.toml: a [[label]] has no name"};
       if (label.target.empty() == label.planned.empty())
         return Error{fmt::format("labels.toml: '{}' needs either a target or a plan", label.name)};
-      if (label.target.empty() && label.skip.reason.empty())
-        return Error{fmt::format("labels.toml: '{}' is planned and needs the type of its skip", label.name)};
       labels.push_back(std::move(label));
     }
   } catch (const toml::parse_error& error) {

@@ -8,7 +8,7 @@
 //   ch07/transpose_cpu/padded?n=4096             the id of a result: axes follow the question mark
 //
 // Other names of experiments (ExperimentInfo::aliases) and the labels of experiments/labels.toml work too; a
-// label whose experiment is still to come resolves to a typed skip.
+// label whose experiment is still to come resolves to a skip, `not_built`.
 #pragma once
 
 #include <map>
@@ -26,9 +26,8 @@ namespace fathom::lab {
 // A line of labels.toml: a well-known name and the target it stands for.
 struct TargetLabel {
   std::string name;     // "ch10:cluster_multicast"
-  std::string target;   // "ch10:cluster_multicast_gpu/multicast"; empty while planned
+  std::string target;   // "ch12:graph_replay", or several with a blank between; empty while it is not built
   std::string planned;  // where it will come: "ch10: thread-block clusters"
-  Skip skip;            // why it does not run today
 };
 Result<std::vector<TargetLabel>> parse_labels(std::string_view toml);
 

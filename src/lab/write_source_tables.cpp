@@ -78,10 +78,11 @@ std::string_view build_compiler() {{ return R"text({})text"; }}
 std::string_view build_flags() {{ return R"text({})text"; }}
 std::string_view chapters_toml() {{ return R"toml({})toml"; }}
 std::string_view labels_toml() {{ return R"toml({})toml"; }}
+std::string_view catalog_csv() {{ return R"csv({})csv"; }}
 
 }}  // namespace fathom::lab
 )",
       table, commit, dirty, argv[3], argv[4], contents(root / "experiments/chapters.toml"),
-      contents(root / "experiments/labels.toml"));
+      contents(root / "experiments/labels.toml"), contents(root / "experiments/catalog.csv"));
   if (contents(output) != text) std::ofstream(output, std::ios::binary) << text;
 }

@@ -8,8 +8,9 @@
 namespace fathom {
 namespace {
 
-std::mutex& mutex() {
-  static std::mutex mutex;
+// Recursive: making one value may need another, such as the number of multiprocessors.
+std::recursive_mutex& mutex() {
+  static std::recursive_mutex mutex;
   return mutex;
 }
 

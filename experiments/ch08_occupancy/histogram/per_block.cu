@@ -3,9 +3,8 @@
 // bytes   n, read once
 // flops   none; n increments
 // limit   DRAM bandwidth, read only. H200: n = 268435456 takes 0.059 ms at 4.55 TB/s
-// idea    baseline: a histogram for each block, in shared memory; one atomic addition in L2 for each of its
-// bins
-//         when the block is done
+// idea    baseline: a histogram for each block, in shared memory; one atomic addition in L2 for each of
+//         its bins when the block is done
 #include "experiments/ch08_occupancy/resident_blocks.cuh"
 #include "histogram.h"
 

@@ -29,8 +29,8 @@ Sum Balances::expected(int64_t i) const {
 
 const Experiment<Balances> balances{
     .question = "How many independent chains does one warp need to keep a scheduler of the GPU busy?",
-    // Three different registers an FMA: the register file stops it at two thirds of the FMA peak (notes.md),
-    // and no control measures that.
+    // FMAs of three different registers stop at two thirds of the FMA peak, and no control measures that
+    // (notes.md).
     .limit = Limit::none,
     // 32 accounts for each of 132 x 128 threads.
     .axes     = {{"n", {540672}}},

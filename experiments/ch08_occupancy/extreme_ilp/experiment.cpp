@@ -27,8 +27,7 @@ Sum Recurrence::expected(int64_t i) const {
 
 const Experiment<Recurrence> recurrence{
     .question = "How many independent FMAs must a thread have when each scheduler has only one warp?",
-    // Three different registers an FMA: the register file stops it below the FMA peak (notes.md), and no
-    // control measures where.
+    // FMAs of three different registers stop below the FMA peak, and no control measures where (notes.md).
     .limit = Limit::none,
     // Two full rounds of 132 x 128 threads with 16 chains each.
     .axes     = {{"n", {540672}}},

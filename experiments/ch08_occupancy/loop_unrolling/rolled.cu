@@ -4,8 +4,7 @@
 // flops   2 m n
 // limit   DRAM bandwidth, read only. H200: 32768 x 4096 is 537 MB, 0.118 ms at 4.55 TB/s
 // idea    what the compiler's unrolling is worth: it is forbidden. An iteration loads, waits for what it
-// loaded,
-//         and adds; a thread has one element of its row in flight
+//         loaded, and adds; a thread has one element of its row in flight
 #include "cuda/check.h"
 #include "dot_rows.h"
 #include "warp_sum.cuh"

@@ -4,8 +4,7 @@
 // flops   as in three_pass, where the library's exponential is its own
 // limit   bandwidth of the level that holds the rows
 // idea    the yardstick: oneDNN's softmax, generated for this CPU and shape when it is prepared. On one
-// thread:
-//         its OpenMP threads spin for milliseconds after a call, beside whatever variant is next
+//         thread: its OpenMP threads spin for milliseconds after a call, beside whatever variant is next
 #include "experiments/onednn.h"
 #include "softmax.h"
 

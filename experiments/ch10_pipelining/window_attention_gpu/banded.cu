@@ -6,8 +6,7 @@
 // limit   DRAM bandwidth. H200: 2048 tokens are 38 MB, 8 us at 4.55 TB/s; on the CUDA cores their 4.2 GFLOP
 //         take 70 us, and unpacking keys and values in every thread as long again
 // idea    baseline: a thread for each row, 16 tokens x 8 heads of a group in a CTA. The band of keys and
-// values
-//         that these tokens see lies in shared memory; all lanes read the same position at the same time
+//         values that these tokens see lies in shared memory; all lanes read the same position at a time
 #include <cmath>
 
 #include "banded.h"

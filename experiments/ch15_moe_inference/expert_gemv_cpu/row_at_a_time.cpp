@@ -4,8 +4,7 @@
 // flops   24 width^2
 // limit   memory bandwidth
 // idea    baseline: the plain loop over packed weights. A row is dequantized into a buffer, and multiplied
-// while
-//         that is in L1
+//         while that is in L1
 #include "expert_steps.h"
 
 namespace fathom::lab::expert_gemv_cpu {

@@ -14,7 +14,7 @@ std::string size_text(int64_t bytes) {
   return fmt::format("{:.4g} KiB", value / (1 << 10));
 }
 
-void section(std::string_view name) { line("\n{}", name); }
+void section(std::string_view name) { fmt::print("\n{}", wrapped(name)); }
 
 void fact(std::string_view name, std::string_view value) { folded(fmt::format("  {:<20} ", name), value); }
 

@@ -55,7 +55,7 @@ std::vector<std::string> ceilings_texts(const lab::RunRecord& run) {
     const machine::Ceilings& known = machine::ceilings();
     const std::string threads = known.threads == 1 ? "1 thread" : fmt::format("{} threads", known.threads);
     texts.push_back(
-        fmt::format("{} read from DRAM, {} in fp32 ({}), {} a dependent load from DRAM",
+        fmt::format("{} read from DRAM, {} in fp32 ({}), {} a load from DRAM",
                     lab::bytes_per_s_text(machine::median_rate(machine::Level::dram, machine::Traffic::read,
                                                                known.threads, known)),
                     lab::flops_per_s_text(machine::median_flops(DType::fp32, known.threads, known)), threads,
@@ -67,7 +67,7 @@ std::vector<std::string> ceilings_texts(const lab::RunRecord& run) {
           machine::gpu_ceilings_path({machine::gpu_machine_id(), gpu->uuid, gpu->driver}))) {
     const machine::GpuCeilings& known = machine::gpu_ceilings();
     texts.push_back(
-        fmt::format("GPU: {} read from DRAM, {} in bf16 by tensor cores, {} a dependent load from DRAM",
+        fmt::format("GPU: {} read from DRAM, {} in bf16 by tensor cores, {} a load from DRAM",
                     lab::bytes_per_s_text(
                         machine::gpu_median_rate(machine::GpuLevel::dram, machine::Traffic::read, known)),
                     lab::flops_per_s_text(machine::gpu_median_flops(DType::bf16, true, known)),

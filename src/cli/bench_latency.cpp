@@ -18,6 +18,7 @@
 #include "cli/bench_flags.h"
 #include "cli/engine_flags.h"
 #include "cli/model_folder.h"
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"
@@ -378,14 +379,16 @@ void add_bench_latency(CLI::App& bench, int& exit_code) {
   latency.add_option("--model", flags->model,
                      "Folder with config.json and *.safetensors (default: the bundled model)");
   const auto number = [&](const char* name, auto& value, const char* help, int64_t least) {
-    latency.add_option(name, value, help)->check(CLI::Range(least, int64_t{1} << 20))->capture_default_str();
+    latency.add_option(name, value, help)
+        ->check(whole_at_least(least, int64_t{1} << 20))
+        ->capture_default_str();
   };
   number("--input-len", flags->input_len, "Tokens of a prompt", 1);
   number("--output-len", flags->output_len, "Tokens decoded after the first", 0);
   latency
       .add_option("--batch-size", flags->batches, "Sequences at once; several: one after the other, 1,8,64")
       ->delimiter(',')
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->check(whole_between(1, 4096))
       ->capture_default_str();
   number("--num-iters", flags->iterations, "Runs that count", 1);
   number("--num-iters-warmup", flags->warmup, "Runs before them", 0);

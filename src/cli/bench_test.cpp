@@ -220,6 +220,16 @@ TEST_F(BenchLoad, FlagsThatContradictAreSaid) {
   EXPECT_TRUE(server.bodies.empty());
 }
 
+// vLLM's own spelling of its default.
+TEST_F(BenchLoad, AnInfiniteRateSendsAllAtOnce) {
+  ApiServer server;
+  ASSERT_EQ(bench("serve --port " + server.port() +
+                  " --num-prompts 5 --random-input-len 3 --random-output-len 2 --request-rate inf "
+                  "--burstiness inf"),
+            0);
+  EXPECT_EQ(server.bodies.size(), 1u + 5);  // a test request comes first
+}
+
 TEST_F(BenchLoad, ThroughputCountsWhatTheEngineMade) {
   engine::EngineConfig seen;
   const auto factory = [&](const std::string&, const engine::EngineConfig& config) {

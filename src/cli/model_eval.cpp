@@ -12,6 +12,7 @@
 #include <string>
 
 #include "cli/engine_flags.h"
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/progress.h"
 #include "cli/usage_error.h"
@@ -127,7 +128,7 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
   verb.add_option("folder", flags->folder, "With config.json, *.safetensors and tokenizer.json")->required();
   verb.add_option("--against", flags->against, "Another model, on the same cases");
   verb.add_option("--count", flags->count, "Held-out cases of each task")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Other cases for each")->capture_default_str();
   verb.add_option("--grammar", flags->grammar, "The file that says what the tasks are")

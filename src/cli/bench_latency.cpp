@@ -117,7 +117,7 @@ double kv_bytes_of(const engine::EngineConfig& config) {
   return config.gpu ? 2 : 4;
 }
 
-std::unique_ptr<engine::Engine> open_engine(const LatencyFlags& flags, ProgressDisplay& display) {
+std::unique_ptr<engine::Engine> latency_engine(const LatencyFlags& flags, ProgressDisplay& display) {
   const std::string folder = model_folder(flags.model).string();
   auto config              = flags.engine.chosen();
   config.max_context       = flags.input_len + flags.output_len + 1;
@@ -128,12 +128,12 @@ std::unique_ptr<engine::Engine> open_engine(const LatencyFlags& flags, ProgressD
   config.max_queued_requests = config.max_sequences;
   config.max_queued_tokens   = tokens;
   config.loading             = loading_on(display, folder);
-  return value_or_usage_error(engine::Engine::open(folder, config));
+  return open_engine(folder, config);
 }
 
 Latency measure_latency(const LatencyFlags& flags) {
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  const auto engine         = open_engine(flags, display);
+  const auto engine         = latency_engine(flags, display);
   const bool gpu            = engine->config().gpu;
   const model::Config model = engine->checkpoint().config;
 
@@ -207,7 +207,7 @@ Status profile_latency(const LatencyFlags& flags, Latency& seen) {
   if (!watch) return watch.error();
   const std::string folder = make_run_folder("artifacts", utc_now(), "bench_latency");
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  const auto engine = open_engine(flags, display);
+  const auto engine = latency_engine(flags, display);
   for (BatchLatency& now : seen.batches) {
     display.show({.experiment = fmt::format("batch of {}", now.batch),
                   .phase      = "profile",

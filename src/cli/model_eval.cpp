@@ -12,6 +12,7 @@
 #include <string>
 
 #include "cli/engine_flags.h"
+#include "cli/model_folder.h"
 #include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/progress.h"
@@ -45,7 +46,7 @@ AccuracyReport evaluate(const std::string& folder, const EvalFlags& flags) {
   const auto grammar = value_or_usage_error(model::TaskGrammar::load(flags.grammar));
   auto config        = flags.engine.chosen();
   config.max_context = engine::kEvaluationContext;
-  const auto engine  = value_or_usage_error(engine::Engine::open(folder, config));
+  const auto engine  = open_engine(folder, config);
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   const auto start    = std::chrono::steady_clock::now();
   const auto progress = [&](int64_t done, int64_t total) {

@@ -70,7 +70,7 @@ void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
 }
 
 model::Checkpoint open_checkpoint(const OfflineInferenceFlags& flags) {
-  return value_or_usage_error(model::Checkpoint::open(model_folder(flags.model)));
+  return open_checkpoint(model_folder(flags.model));
 }
 
 model::HarmonyMessage system_message(const model::Checkpoint& checkpoint,

@@ -102,7 +102,7 @@ int serve_model(ServeFlags flags) {
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   auto config                         = flags.engine.chosen();
   config.loading                      = loading_on(display, folder.string());
-  engine                              = value_or_usage_error(engine::Engine::open(folder, config));
+  engine                              = open_engine(folder, config);
   const model::Checkpoint& checkpoint = engine->checkpoint();
   if (!checkpoint.tokenizer)
     throw UsageError(

@@ -50,7 +50,7 @@ struct BenchServeFlags {
   std::string ramp;
   double ramp_start = 0, ramp_end = 0;
   int64_t max_concurrency = 0, num_warmups = 0;
-  bool ignore_eos = false, save_result = false, save_detailed = false;
+  bool ignore_eos = false, insecure = false, save_result = false, save_detailed = false;
   std::optional<double> temperature;
   std::vector<std::string> goodput;
   std::string percentile_metrics = "ttft,tpot,itl", metric_percentiles = "99";
@@ -144,8 +144,9 @@ ServeBench::ServeBench(const BenchServeFlags& flags)
         "a chat message is text: name a checkpoint's folder with --tokenizer, so that random token ids "
         "can be written as text, or use /v1/completions");
   raise_open_file_limit();
-  const http::Url url   = url_of(flags);
-  client_               = value_or_usage_error(http::Client::open(url));
+  const http::Url url = url_of(flags);
+  client_             = value_or_usage_error(
+                  http::Client::open(url, 2, flags.insecure ? http::Certificate::any : http::Certificate::verified));
   const char* variable  = std::getenv("OPENAI_API_KEY");
   const std::string key = !flags.api_key.empty() ? flags.api_key : variable ? variable : "";
   const std::string model =
@@ -157,7 +158,7 @@ ServeBench::ServeBench(const BenchServeFlags& flags)
                       .tokenizer_id    = flags.tokenizer,
                       .endpoint        = endpoint,
                       .max_concurrency = flags.max_concurrency};
-  report_.server   = fmt::format("http://{}:{}{}{}", url.host, url.port, url.prefix, endpoint);
+  report_.server   = http::to_string(url) + endpoint;
   report_.workload = workload_text();
   // A model may end its answer to a random prompt anywhere; fixed lengths keep runs comparable.
   const bool ignore_eos = flags.ignore_eos || spec_.dataset != load::WorkloadSpec::Dataset::custom;
@@ -375,7 +376,9 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<BenchServeFlags>();
   CLI::App& verb =
       *bench.add_subcommand("serve", "Load on any OpenAI-compatible server, as vllm bench serve");
-  verb.add_option("--base-url", flags->base_url, "http://HOST:PORT[/PREFIX], in place of --host and --port");
+  verb.add_option("--base-url", flags->base_url,
+                  "http://HOST:PORT[/PREFIX] or https, in place of --host and --port");
+  verb.add_flag("--insecure", flags->insecure, "https: take any certificate (else SSL_CERT_FILE adds one)");
   verb.add_option("--host", flags->host)->capture_default_str();
   verb.add_option("--port", flags->port)->check(whole_between(1, 65535))->capture_default_str();
   verb.add_option("--backend", flags->backend, "openai-chat: the endpoint is /v1/chat/completions")

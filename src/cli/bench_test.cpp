@@ -211,7 +211,7 @@ TEST_F(BenchLoad, FlagsThatContradictAreSaid) {
   const std::string at = "serve --port " + server.port() + " ";
   for (const char* flags : {"--goodput itl:3", "--metric-percentiles 101", "--percentile-metrics x",
                             "--dataset-name trace", "--dataset-path x.jsonl", "--ramp-up-strategy linear",
-                            "--endpoint v1/completions", "--tokenizer /nowhere", "--base-url https://a",
+                            "--endpoint v1/completions", "--tokenizer /nowhere", "--base-url ftp://a",
                             "--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2 --sweep 1"})
     EXPECT_THROW(bench(at + flags), UsageError) << flags;
   for (const char* flags :

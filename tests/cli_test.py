@@ -55,6 +55,17 @@ class Cli(unittest.TestCase):
             self.assertEqual(result.returncode, 5, args)
             self.assertNotEqual(result.stderr, "", args)
 
+    def test_an_impossible_axis_value_is_a_usage_error_and_starts_nothing(self):
+        for target, axis, allowed in (("ch08:accumulators", "n=-5", "a whole number of at least"),
+                                      ("ch08:accumulators", "n=[8,big]", "a whole number of at least"),
+                                      ("ch05:parallel_decompression", "compression=lzma", "zstd or lz4")):
+            result = self.fathom("run", target, "-a", axis, "--artifacts-dir", self.artifacts)
+            self.assertEqual(result.returncode, 5, axis)
+            name, value = axis.split("=")
+            for said in (f"axis '{name}'", value.strip("[]").split(",")[-1], allowed):
+                self.assertIn(said, result.stderr)
+        self.assertFalse(pathlib.Path(self.artifacts).exists())
+
     def test_run_writes_what_it_says(self):
         result, run = self.run_once("ch08:accumulators", "--json=out.json", "--csv=out.csv", "--md=out.md")
         self.assertEqual(result.returncode, 0, result.stderr)

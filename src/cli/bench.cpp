@@ -3,9 +3,8 @@
 #include <string>
 
 #include "cli/bench_flags.h"
-#include "cli/usage_error.h"
+#include "cli/model_folder.h"
 #include "cli/verbs.h"
-#include "engine/engine.h"
 
 namespace fathom::cli {
 
@@ -15,7 +14,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_bench_latency(verb, exit_code);
   add_bench_serve(verb, exit_code);
   add_bench_throughput(verb, exit_code, [](const std::string& folder, const engine::EngineConfig& config) {
-    return value_or_usage_error(engine::Engine::open(folder, config));
+    return open_engine(folder, config);
   });
 }
 

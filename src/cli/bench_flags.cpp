@@ -8,6 +8,7 @@
 #include <ctime>
 #include <utility>
 
+#include "cli/number_check.h"
 #include "cli/usage_error.h"
 
 namespace fathom::cli {
@@ -19,8 +20,8 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes i
 }  // namespace
 
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
-  const auto tokens = CLI::Range(int64_t{0}, int64_t{1} << 24);
-  const auto some   = CLI::Range(int64_t{1}, int64_t{1} << 24);
+  const auto tokens = whole_at_least(0, 1 << 24);
+  const auto some   = whole_at_least(1, 1 << 24);
   const auto add    = [&](const char* name, auto& value, const char* text, const CLI::Validator& allowed) {
     verb.add_option(name, value, text)->check(allowed)->capture_default_str();
   };
@@ -34,7 +35,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   add("--random-input-len", flags.random_input_len, "random: tokens of a prompt", some);
   add("--random-output-len", flags.random_output_len, "random: tokens of an answer", some);
   add("--random-range-ratio", flags.random_range_ratio, "random: lengths lie in len (1 - r) to len (1 + r)",
-      CLI::Range(0.0, 0.999999));
+      between(0, 0.999999));
   add("--random-prefix-len", flags.random_prefix_len, "random: tokens that all prompts begin with", tokens);
   add("--prefix-repetition-prefix-len", flags.prefix_len, "prefix_repetition: tokens of a shared prefix",
       tokens);
@@ -45,7 +46,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   add("--custom-output-len,--sharegpt-output-len", flags.custom_output_len,
       "custom, sharegpt: tokens of an answer where the line does not say", some);
   add("--random-vocab", flags.random_vocab, "Random token ids lie from 300 to below this",
-      CLI::Range(301, 1 << 24));
+      whole_at_least(301, 1 << 24));
   verb.add_option("--seed", flags.seed, "Of prompts and arrivals")->capture_default_str();
 }
 

@@ -18,6 +18,7 @@
 #include "cli/bench_flags.h"
 #include "cli/engine_flags.h"
 #include "cli/model_folder.h"
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"
@@ -116,7 +117,7 @@ double kv_bytes_of(const engine::EngineConfig& config) {
   return config.gpu ? 2 : 4;
 }
 
-std::unique_ptr<engine::Engine> open_engine(const LatencyFlags& flags, ProgressDisplay& display) {
+std::unique_ptr<engine::Engine> latency_engine(const LatencyFlags& flags, ProgressDisplay& display) {
   const std::string folder = model_folder(flags.model).string();
   auto config              = flags.engine.chosen();
   config.max_context       = flags.input_len + flags.output_len + 1;
@@ -127,12 +128,12 @@ std::unique_ptr<engine::Engine> open_engine(const LatencyFlags& flags, ProgressD
   config.max_queued_requests = config.max_sequences;
   config.max_queued_tokens   = tokens;
   config.loading             = loading_on(display, folder);
-  return value_or_usage_error(engine::Engine::open(folder, config));
+  return open_engine(folder, config);
 }
 
 Latency measure_latency(const LatencyFlags& flags) {
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  const auto engine         = open_engine(flags, display);
+  const auto engine         = latency_engine(flags, display);
   const bool gpu            = engine->config().gpu;
   const model::Config model = engine->checkpoint().config;
 
@@ -206,7 +207,7 @@ Status profile_latency(const LatencyFlags& flags, Latency& seen) {
   if (!watch) return watch.error();
   const std::string folder = make_run_folder("artifacts", utc_now(), "bench_latency");
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  const auto engine = open_engine(flags, display);
+  const auto engine = latency_engine(flags, display);
   for (BatchLatency& now : seen.batches) {
     display.show({.experiment = fmt::format("batch of {}", now.batch),
                   .phase      = "profile",
@@ -378,14 +379,16 @@ void add_bench_latency(CLI::App& bench, int& exit_code) {
   latency.add_option("--model", flags->model,
                      "Folder with config.json and *.safetensors (default: the bundled model)");
   const auto number = [&](const char* name, auto& value, const char* help, int64_t least) {
-    latency.add_option(name, value, help)->check(CLI::Range(least, int64_t{1} << 20))->capture_default_str();
+    latency.add_option(name, value, help)
+        ->check(whole_at_least(least, int64_t{1} << 20))
+        ->capture_default_str();
   };
   number("--input-len", flags->input_len, "Tokens of a prompt", 1);
   number("--output-len", flags->output_len, "Tokens decoded after the first", 0);
   latency
       .add_option("--batch-size", flags->batches, "Sequences at once; several: one after the other, 1,8,64")
       ->delimiter(',')
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->check(whole_between(1, 4096))
       ->capture_default_str();
   number("--num-iters", flags->iterations, "Runs that count", 1);
   number("--num-iters-warmup", flags->warmup, "Runs before them", 0);

@@ -18,6 +18,7 @@
 
 #include "cli/bench_flags.h"
 #include "cli/bench_serve_page.h"
+#include "cli/number_check.h"
 #include "cli/open_file_limit.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
@@ -49,7 +50,7 @@ struct BenchServeFlags {
   std::string ramp;
   double ramp_start = 0, ramp_end = 0;
   int64_t max_concurrency = 0, num_warmups = 0;
-  bool ignore_eos = false, save_result = false, save_detailed = false;
+  bool ignore_eos = false, insecure = false, save_result = false, save_detailed = false;
   std::optional<double> temperature;
   std::vector<std::string> goodput;
   std::string percentile_metrics = "ttft,tpot,itl", metric_percentiles = "99";
@@ -143,8 +144,9 @@ ServeBench::ServeBench(const BenchServeFlags& flags)
         "a chat message is text: name a checkpoint's folder with --tokenizer, so that random token ids "
         "can be written as text, or use /v1/completions");
   raise_open_file_limit();
-  const http::Url url   = url_of(flags);
-  client_               = value_or_usage_error(http::Client::open(url));
+  const http::Url url = url_of(flags);
+  client_             = value_or_usage_error(
+                  http::Client::open(url, 2, flags.insecure ? http::Certificate::any : http::Certificate::verified));
   const char* variable  = std::getenv("OPENAI_API_KEY");
   const std::string key = !flags.api_key.empty() ? flags.api_key : variable ? variable : "";
   const std::string model =
@@ -156,7 +158,7 @@ ServeBench::ServeBench(const BenchServeFlags& flags)
                       .tokenizer_id    = flags.tokenizer,
                       .endpoint        = endpoint,
                       .max_concurrency = flags.max_concurrency};
-  report_.server   = fmt::format("http://{}:{}{}{}", url.host, url.port, url.prefix, endpoint);
+  report_.server   = http::to_string(url) + endpoint;
   report_.workload = workload_text();
   // A model may end its answer to a random prompt anywhere; fixed lengths keep runs comparable.
   const bool ignore_eos = flags.ignore_eos || spec_.dataset != load::WorkloadSpec::Dataset::custom;
@@ -374,10 +376,11 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<BenchServeFlags>();
   CLI::App& verb =
       *bench.add_subcommand("serve", "Load on any OpenAI-compatible server, as vllm bench serve");
-  const auto positive = CLI::PositiveNumber;
-  verb.add_option("--base-url", flags->base_url, "http://HOST:PORT[/PREFIX], in place of --host and --port");
+  verb.add_option("--base-url", flags->base_url,
+                  "http://HOST:PORT[/PREFIX] or https, in place of --host and --port");
+  verb.add_flag("--insecure", flags->insecure, "https: take any certificate (else SSL_CERT_FILE adds one)");
   verb.add_option("--host", flags->host)->capture_default_str();
-  verb.add_option("--port", flags->port)->check(CLI::Range(1, 65535))->capture_default_str();
+  verb.add_option("--port", flags->port)->check(whole_between(1, 65535))->capture_default_str();
   verb.add_option("--backend", flags->backend, "openai-chat: the endpoint is /v1/chat/completions")
       ->check(CLI::IsMember({"openai", "openai-chat", "vllm"}))
       ->capture_default_str();
@@ -388,28 +391,27 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
                   "Folder with a tokenizer.json: prompts are sent as text, not as token ids");
   add_workload_flags(verb, flags->workload);
   verb.add_option("--request-rate", flags->request_rate, "Requests per second; inf: all at once")
-      ->check(positive)
+      ->check(above_zero_or_inf())
       ->capture_default_str();
   verb.add_option("--burstiness", flags->burstiness,
                   "Shape of the gaps: 1 Poisson, below in bursts, above more even")
-      ->check(positive)
+      ->check(above_zero_or_inf())
       ->capture_default_str();
   verb.add_option("--ramp-up-strategy", flags->ramp, "The rate grows from request to request")
       ->check(CLI::IsMember({"linear", "exponential"}));
-  verb.add_option("--ramp-up-start-rps", flags->ramp_start)->check(positive);
-  verb.add_option("--ramp-up-end-rps", flags->ramp_end)->check(positive);
+  verb.add_option("--ramp-up-start-rps", flags->ramp_start)->check(above_zero());
+  verb.add_option("--ramp-up-end-rps", flags->ramp_end)->check(above_zero());
   verb.add_option("--max-concurrency", flags->max_concurrency,
                   "Requests under way at once; the next wait here")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_at_least(1, 1 << 20));
   verb.add_option("--num-warmups", flags->num_warmups, "Requests before the measured ones")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_at_least(0, 1 << 20))
       ->capture_default_str();
   verb.add_flag("--ignore-eos", flags->ignore_eos,
                 "Answers run to their length (always so where prompts are random)");
-  verb.add_option("--temperature", flags->temperature, "Default: the server's")
-      ->check(CLI::Range(0.0, 100.0));
+  verb.add_option("--temperature", flags->temperature, "Default: the server's")->check(between(0, 100));
   verb.add_option("--timeout", flags->timeout_s, "Seconds a request may take")
-      ->check(positive)
+      ->check(above_zero())
       ->capture_default_str();
   verb.add_option("--goodput", flags->goodput, "Goals in ms: ttft:200 tpot:50 e2el:5000");
   verb.add_option("--percentile-metrics", flags->percentile_metrics, "Among ttft,tpot,itl,e2el")
@@ -424,20 +426,20 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--sweep", flags->sweep,
                   "Find saturation, then measure at these shares of it, e.g. 0.5,1,1.5")
       ->delimiter(',')
-      ->check(positive);
+      ->check(above_zero());
   verb.add_option(
           "--sweep-from", flags->sweep_from,
           "Rate the search begins with: near saturation it is shorter (default: 1 / E2EL of a lone request)")
-      ->check(positive);
+      ->check(above_zero());
   verb.add_option("--sweep-window", flags->sweep_window_s, "Seconds of a trial of the search for saturation")
-      ->check(positive)
+      ->check(above_zero())
       ->capture_default_str();
   verb.add_option("--heatmap", flags->heatmap,
                   "And measure latency at these prompt lengths, e.g. 128,512,2048")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(whole_at_least(1, 1 << 24));
   verb.add_option("--heatmap-prompts", flags->heatmap_prompts, "Requests of each")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_at_least(1, 1 << 20))
       ->capture_default_str();
   verb.add_option("--report", flags->report, "Write a page with charts to this file");
   verb.callback([flags, &exit_code] { exit_code = ServeBench(*flags).run(); });

@@ -211,13 +211,23 @@ TEST_F(BenchLoad, FlagsThatContradictAreSaid) {
   const std::string at = "serve --port " + server.port() + " ";
   for (const char* flags : {"--goodput itl:3", "--metric-percentiles 101", "--percentile-metrics x",
                             "--dataset-name trace", "--dataset-path x.jsonl", "--ramp-up-strategy linear",
-                            "--endpoint v1/completions", "--tokenizer /nowhere", "--base-url https://a",
+                            "--endpoint v1/completions", "--tokenizer /nowhere", "--base-url ftp://a",
                             "--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2 --sweep 1"})
     EXPECT_THROW(bench(at + flags), UsageError) << flags;
   for (const char* flags :
        {"--request-rate 0", "--burstiness -1", "--num-prompts 0", "--sweep 0", "--heatmap 0"})
     EXPECT_THROW(bench(at + flags), CLI::ParseError) << flags;
   EXPECT_TRUE(server.bodies.empty());
+}
+
+// vLLM's own spelling of its default.
+TEST_F(BenchLoad, AnInfiniteRateSendsAllAtOnce) {
+  ApiServer server;
+  ASSERT_EQ(bench("serve --port " + server.port() +
+                  " --num-prompts 5 --random-input-len 3 --random-output-len 2 --request-rate inf "
+                  "--burstiness inf"),
+            0);
+  EXPECT_EQ(server.bodies.size(), 1u + 5);  // a test request comes first
 }
 
 TEST_F(BenchLoad, ThroughputCountsWhatTheEngineMade) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/compare_table.h"
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
@@ -59,7 +60,7 @@ void add_compare(CLI::App& app, int& exit_code) {
   verb.add_option("b", flags->b, "The later run")->required();
   verb.add_option("-f,--filter", flags->filter, "Only results whose id matches this REGEX");
   verb.add_option("--margin,--threshold-diff", flags->margin_percent, "Percent that is no difference")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(between(0, 100))
       ->capture_default_str();
   verb.add_option("--display", flags->display, "simple, intervals (default) or explain")
       ->transform(CLI::CheckedTransformer(kDisplays).description(""))

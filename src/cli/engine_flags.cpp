@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/number_check.h"
 #include "cli/usage_error.h"
 #include "cuda/device_name.h"
 
@@ -33,13 +34,10 @@ std::function<void(int64_t, int64_t)> loading_on(ProgressDisplay& display, const
 void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   engine::EngineConfig& c = flags.config;
   const auto number       = [&](const char* name, auto& value, const char* help, int64_t least = 1) {
-    verb.add_option(name, value, help)
-        ->check(CLI::Range(least, int64_t{1} << 40))
-        ->capture_default_str()
-        ->group("Engine");
+    verb.add_option(name, value, help)->check(whole_at_least(least))->capture_default_str()->group("Engine");
   };
   const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
-    verb.add_option(name, value, help)->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->group("Engine");
+    verb.add_option(name, value, help)->check(whole_at_least(1))->group("Engine");
   };
   verb.add_option_function<std::string>(
           "--device",
@@ -55,7 +53,7 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->group("Engine");
   verb.add_option("--gpu-memory-utilization", c.gpu_memory,
                   "Share of the GPU's memory that may be in use, all in all")
-      ->check(CLI::Range(0.01, 1.0))
+      ->check(between(0.01, 1))
       ->capture_default_str()
       ->group("Engine");
   using Dtype = engine::EngineConfig::KvDtype;
@@ -69,7 +67,7 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->check(CLI::IsMember({"auto", "bf16", "fp8"}))
       ->group("Engine");
   verb.add_option("--threads", c.threads, "CPU threads; 0: one for each CPU")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_between(0, 4096))
       ->capture_default_str()
       ->group("Engine");
   number("--max-model-len", c.max_context, "Tokens of a sequence, prompt and answer");

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cli/compare_table.h"
+#include "cli/number_check.h"
 #include "cli/run_folder.h"
 #include "cli/usage_error.h"
 #include "core/source_tree.h"
@@ -42,7 +43,7 @@ void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags) {
   verb.add_option("--results-dir", flags.results, "Where records of machines are kept (default: results)");
   verb.add_option("--by", flags.by, "Who writes a record (default: the user's name)");
   verb.add_option("--margin", flags.margin_percent, "Percent that is no difference")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(between(0, 100))
       ->capture_default_str();
 }
 

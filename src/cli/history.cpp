@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
@@ -141,7 +142,7 @@ void add_history(CLI::App& app, int& exit_code) {
   verb.add_option("-f,--filter", flags->filter, "Only results whose id matches this REGEX");
   verb.add_option("--machine", flags->machine, "Of this machine, or \"all\" (default: the one at hand)");
   verb.add_option("--last", flags->last, "Only so many runs of each (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_at_least(1));
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = history(*flags); });
 }

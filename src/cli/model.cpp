@@ -45,7 +45,7 @@ Inspected inspect(const std::filesystem::path& folder) {
   Inspected seen{.config     = config,
                  .footprint  = model::footprint(config),
                  .checkpoint = value_or_usage_error(model::Safetensors::open(folder))};
-  seen.layout = value_or_usage_error(model::find_weights(config, seen.checkpoint)).layout;
+  seen.layout = value_or_usage_error(model::find_layout(config, seen.checkpoint));
   seen.roof   = decode_roof(seen.footprint);
   return seen;
 }

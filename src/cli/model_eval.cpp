@@ -12,6 +12,8 @@
 #include <string>
 
 #include "cli/engine_flags.h"
+#include "cli/model_folder.h"
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/progress.h"
 #include "cli/usage_error.h"
@@ -44,7 +46,7 @@ AccuracyReport evaluate(const std::string& folder, const EvalFlags& flags) {
   const auto grammar = value_or_usage_error(model::TaskGrammar::load(flags.grammar));
   auto config        = flags.engine.chosen();
   config.max_context = engine::kEvaluationContext;
-  const auto engine  = value_or_usage_error(engine::Engine::open(folder, config));
+  const auto engine  = open_engine(folder, config);
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   const auto start    = std::chrono::steady_clock::now();
   const auto progress = [&](int64_t done, int64_t total) {
@@ -127,7 +129,7 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
   verb.add_option("folder", flags->folder, "With config.json, *.safetensors and tokenizer.json")->required();
   verb.add_option("--against", flags->against, "Another model, on the same cases");
   verb.add_option("--count", flags->count, "Held-out cases of each task")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Other cases for each")->capture_default_str();
   verb.add_option("--grammar", flags->grammar, "The file that says what the tasks are")

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/number_check.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
@@ -104,7 +105,7 @@ void add_model_tasks(CLI::App& model_verb, int& exit_code) {
       ->capture_default_str();
   verb.add_option("--task", flags->task, "One task, or all")->capture_default_str();
   verb.add_option("--count", flags->count, "Cases of each task")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->check(whole_at_least(0))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Different cases for each")->capture_default_str();
   verb.add_option("--grammar", flags->grammar, "The file that says what the tasks are")

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/model_folder.h"
+#include "cli/number_check.h"
 #include "cli/usage_error.h"
 
 namespace fathom::cli {
@@ -41,7 +42,7 @@ void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
   engine::SamplingParameters& sampling = flags.sampling;
   verb.add_option("--model", flags.model, "Folder of a checkpoint; without it the bundled model");
   verb.add_option("--max-tokens", flags.max_tokens, "Of an answer")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_flag("--ignore-eos", flags.ignore_eos, "Write --max-tokens tokens, whatever they say");
   verb.add_option("--temperature", sampling.temperature, "0: always the most likely token")
@@ -69,7 +70,7 @@ void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
 }
 
 model::Checkpoint open_checkpoint(const OfflineInferenceFlags& flags) {
-  return value_or_usage_error(model::Checkpoint::open(model_folder(flags.model)));
+  return open_checkpoint(model_folder(flags.model));
 }
 
 model::HarmonyMessage system_message(const model::Checkpoint& checkpoint,

@@ -8,6 +8,7 @@
 
 #include "cli/expectations.h"
 #include "cli/experiment_list.h"
+#include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/result_table.h"
 #include "cli/run_experiments.h"
@@ -100,11 +101,11 @@ void add_run(CLI::App& app, int& exit_code) {
   verb.add_flag("--quick", options.quick, "One point, at most 40 rounds and 3 s an experiment");
   verb.add_flag("--cold-start", options.cold_start, "Every sample in a fresh process, without warm-up");
   verb.add_option("--iterations", options.iterations, "Calls a sample (default: calibrated)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_at_least(1));
   verb.add_option("--warmup", options.warmup, "Calls before the first round (default: until steady)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_at_least(0));
   verb.add_option("--repeat", options.repeat, "At most so many rounds (default: 400)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_at_least(1));
   verb.add_flag("--aa", options.aa,
                 "Measure the method: the baseline against itself, and against itself plus 5 % of work");
   verb.add_option("--label", flags->label, "Name of the run (default: of its targets)");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/manifest.h"
+#include "cli/number_check.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"
 #include "cli/usage_error.h"
@@ -47,10 +48,10 @@ void add_experiment_flags(CLI::App& verb, ExperimentFlags& flags) {
   add_target_flags(verb, flags.selection);
   verb.add_option("--timeout-multiplier", options.timeout_multiplier,
                   "Of the 60 s one call or stage may take")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   verb.add_option("--suite-timeout", options.suite_timeout_s, "Seconds for everything; 0: no limit")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   verb.add_option("--memory-limit", flags.memory_limit,
                   "Of one experiment's process, e.g. 4G (default: 90 % of what is free)");
   verb.add_option_function<std::string>(

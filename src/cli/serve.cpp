@@ -17,6 +17,7 @@
 
 #include "cli/engine_flags.h"
 #include "cli/model_folder.h"
+#include "cli/number_check.h"
 #include "cli/open_file_limit.h"
 #include "cli/progress.h"
 #include "cli/usage_error.h"
@@ -101,7 +102,7 @@ int serve_model(ServeFlags flags) {
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
   auto config                         = flags.engine.chosen();
   config.loading                      = loading_on(display, folder.string());
-  engine                              = value_or_usage_error(engine::Engine::open(folder, config));
+  engine                              = open_engine(folder, config);
   const model::Checkpoint& checkpoint = engine->checkpoint();
   if (!checkpoint.tokenizer)
     throw UsageError(
@@ -154,23 +155,25 @@ void add_serve(CLI::App& app, int& exit_code) {
                   "Folder with config.json, *.safetensors and tokenizer.json (default: the bundled model)");
   verb.add_option("--served-model-name", flags->names, "What clients call it (default: its folder's name)");
   verb.add_option("--host", flags->http.host, "Address to listen on; 0.0.0.0 is all")->capture_default_str();
-  verb.add_option("--port", flags->http.port, "0: any that is free")->capture_default_str();
+  verb.add_option("--port", flags->http.port, "0: any that is free")
+      ->check(whole_between(0, 65535))
+      ->capture_default_str();
   verb.add_option("--api-key", flags->api_key, "Clients must send it as a bearer token");
   verb.add_option("--allowed-origins", flags->origins,
                   "Pages elsewhere that may call from a browser, e.g. https://example.org, or *")
       ->delimiter(',');
   verb.add_option("--date", flags->date, "Tell the model this date, e.g. 2026-11-21");
   verb.add_option("--drain-timeout", flags->drain_s, "Seconds for requests to finish after SIGTERM")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(between(0, 86400))
       ->capture_default_str();
   verb.add_option("--max-connections", flags->http.max_connections, "Open at once; more are told 503")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(whole_at_least(1, int64_t{1} << 20))
       ->capture_default_str();
   verb.add_option("--max-body-bytes", flags->http.max_body_bytes, "Of a request")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 30))
+      ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_option("--io-threads", flags->http.io_threads, "Threads for connections")
-      ->check(CLI::Range(1, 256))
+      ->check(whole_between(1, 256))
       ->capture_default_str();
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });

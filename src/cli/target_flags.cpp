@@ -94,10 +94,11 @@ lab::Targets chosen_targets(const TargetFlags& flags) {
     return !keep_matching(selection, experiment, filter);
   });
   for (const lab::Selection& selection : targets->selections) {
-    const auto axes = lab::override_axes(lab::find_experiment(selection.experiment)->axes, targets->axes);
+    const lab::ExperimentInfo& experiment = *lab::find_experiment(selection.experiment);
+    const auto axes = lab::override_axes(experiment.axes, targets->axes, experiment.check_at);
     if (!axes)
-      throw UsageError(
-          fmt::format("{}: {}; choose targets that have it", selection.experiment, axes.error().message));
+      throw UsageError(fmt::format("{}: {}; `fathom list {}` shows what it takes", selection.experiment,
+                                   axes.error().message, selection.experiment));
   }
   if (targets->selections.empty() && targets->planned.empty())
     throw UsageError("nothing is left after --filter and --backend; `fathom list` shows what there is");

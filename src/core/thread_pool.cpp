@@ -21,9 +21,9 @@ inline void relax() {
 }
 
 // Returns the first value of `word` that differs from `old`: spins at most `spins` times, then sleeps.
-int await_change(const std::atomic<int>& word, int old, int spins) {
+uint32_t await_change(const std::atomic<uint32_t>& word, uint32_t old, int spins) {
   for (int i = 0; i < spins; ++i) {
-    if (const int value = word.load(std::memory_order_acquire); value != old) return value;
+    if (const uint32_t value = word.load(std::memory_order_acquire); value != old) return value;
     relax();
   }
   word.wait(old, std::memory_order_acquire);
@@ -32,7 +32,7 @@ int await_change(const std::atomic<int>& word, int old, int spins) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(const Options& options) {
+ThreadPool::ThreadPool(const Options& options) : shares_(static_cast<size_t>(std::max(options.threads, 0))) {
   const auto& [threads, cpus] = options;
   FATHOM_EXPECT(threads >= 1, fmt::format("a pool of {} threads: the caller alone makes 1", threads));
   // Workers spin only if each has a CPU: of the given CPUs or of the caller's mask.
@@ -58,7 +58,7 @@ ThreadPool::ThreadPool(const Options& options) {
 ThreadPool::~ThreadPool() { end(); }
 
 void ThreadPool::end() {
-  ending_ = true;
+  ending_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1);
   epoch_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -69,18 +69,21 @@ void ThreadPool::end() {
   (void)sched_setaffinity(caller_, bytes, mask.data());  // fails if the thread has ended
 }
 
-void ThreadPool::run_section(Section section, void* function) {
+void ThreadPool::run_section(Section section, void* function, Takes takes) {
   FATHOM_EXPECT(!busy_.exchange(true),
                 "the pool is running a section already: sections neither nest nor overlap");
-  section_  = section;
-  function_ = function;
+  section_             = section;
+  function_            = function;
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   if (!workers_.empty()) {
-    pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    epoch_.fetch_add(1);
+    pending_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+    shares_[0].taken.store(epoch, std::memory_order_relaxed);
+    epoch_.store(epoch);
     epoch_.notify_all();
   }
   work(0);
-  for (int left = pending_.load(std::memory_order_acquire); left != 0;)
+  if (takes == Takes::any_share) take_what_is_left(epoch);
+  for (uint32_t left = pending_.load(std::memory_order_acquire); left != 0;)
     left = await_change(pending_, left, spins_);
 
   const std::exception_ptr error = std::exchange(error_, nullptr);
@@ -89,18 +92,39 @@ void ThreadPool::run_section(Section section, void* function) {
   if (error) std::rethrow_exception(error);
 }
 
-void ThreadPool::work(int worker) noexcept {
+void ThreadPool::take_what_is_left(uint32_t epoch) {
+  // To look at a share costs a cache miss, so wait about as long for the workers first.
+  for (int spin = 1; spin < threads() && spins_ > 0; ++spin) {
+    if (pending_.load(std::memory_order_relaxed) == 0) return;
+    relax();
+  }
+  for (int share = 1; share < threads(); ++share)
+    if (take(share, epoch)) {
+      work(share);
+      pending_.fetch_sub(1, std::memory_order_relaxed);
+    }
+}
+
+bool ThreadPool::take(int share, uint32_t epoch) {
+  // Every share is taken in every section, so it is at the section before, or taken.
+  uint32_t before = epoch - 1;
+  return shares_[static_cast<size_t>(share)].taken.compare_exchange_strong(before, epoch,
+                                                                           std::memory_order_relaxed);
+}
+
+void ThreadPool::work(int share) noexcept {
   try {
-    section_(function_, worker);
+    section_(function_, share);
   } catch (...) {
     if (!failed_.exchange(true)) error_ = std::current_exception();
   }
 }
 
 void ThreadPool::serve(int worker) {
-  for (int seen = 0;;) {
+  for (uint32_t seen = 0;;) {
     seen = await_change(epoch_, seen, spins_);
-    if (ending_) return;
+    if (ending_.load(std::memory_order_relaxed)) return;
+    if (!take(worker, seen)) continue;  // the caller did, and may be in a later section by now
     work(worker);
     if (pending_.fetch_sub(1) == 1) pending_.notify_one();
   }

@@ -1,10 +1,13 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -88,6 +91,78 @@ TEST(ThreadPool, RethrowsAndStaysUsable) {
   std::atomic<int> calls{0};
   pool.run([&](int) { ++calls; });
   EXPECT_EQ(calls, 3);
+}
+
+TEST(ThreadPool, EveryShareIsTakenOnce) {
+  for (const int threads : kThreads) {
+    ThreadPool pool(threads);
+    std::vector<int> calls(threads);  // plain ints: run_shares() orders them, whichever thread takes a share
+    for (int section = 1; section <= 2000; ++section) {
+      if (section % 3 == 0)
+        pool.run([&](int worker) { ++calls[worker]; });
+      else
+        pool.run_shares([&](int share) { ++calls[share]; });
+      ASSERT_EQ(calls, std::vector<int>(threads, section)) << threads << " threads, section " << section;
+    }
+  }
+}
+
+std::atomic<int> held{0};
+std::atomic<bool> hold{false};
+
+// Keeps threads out of a pool as a busy system does: each sits in a signal handler until the end.
+class HeldThreads {
+ public:
+  explicit HeldThreads(const std::vector<pthread_t>& threads) {
+    hold = true;
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      ++held;
+      while (hold) {
+        const timespec millisecond{0, 1'000'000};
+        nanosleep(&millisecond, nullptr);
+      }
+      --held;
+    };
+    sigaction(SIGUSR1, &action, nullptr);  // stays: a second signal may still be on its way at the end
+    while (held < static_cast<int>(threads.size())) {
+      // Again and again, because ThreadSanitizer keeps a signal back until the thread's next system call.
+      for (const pthread_t thread : threads) pthread_kill(thread, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  ~HeldThreads() {
+    hold = false;
+    while (held > 0) std::this_thread::yield();
+  }
+};
+
+TEST(ThreadPool, TheCallerTakesTheSharesOfWorkersThatDoNotCome) {
+  ThreadPool pool(4);
+  std::vector<pthread_t> threads(4);
+  pool.run([&](int worker) { threads[worker] = pthread_self(); });
+  std::vector<int> calls(4);
+  const auto count = [&](int share) {
+    EXPECT_EQ(pthread_self(), threads[0]);
+    ++calls[share];
+  };
+  {
+    const HeldThreads held_threads({threads.begin() + 1, threads.end()});
+    for (int section = 0; section < 100; ++section) pool.run_shares(count);
+    EXPECT_EQ(calls, std::vector<int>(4, 100));
+    int64_t covered = 0;
+    pool.parallel_for(997, 7, [&](int64_t begin, int64_t end) { covered += end - begin; });
+    EXPECT_EQ(covered, 997);
+    EXPECT_THROW(pool.run_shares([](int share) {
+      if (share == 3) throw std::out_of_range("share 3");
+    }),
+                 std::out_of_range);
+  }
+  // They come back to a later section, not to one that the caller has finished.
+  std::vector<int> finished(4);
+  pool.run([&](int worker) { ++finished[worker]; });
+  EXPECT_EQ(finished, std::vector<int>(4, 1));
+  EXPECT_EQ(calls, std::vector<int>(4, 100));
 }
 
 TEST(ThreadPool, RefusesNestingAndNonsense) {

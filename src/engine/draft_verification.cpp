@@ -59,7 +59,7 @@ void sample_sequence(Sampler& sampler, const SequenceLogits& rows, size_t vocab)
 
 void sample_and_verify(std::span<const SequenceLogits> batch, int64_t vocab_size, ThreadPool& threads,
                        std::span<Sampler> samplers) {
-  threads.run([&](int worker) {
+  threads.run_shares([&](int worker) {
     for (auto s = static_cast<size_t>(worker); s < batch.size(); s += samplers.size())
       sample_sequence(samplers[static_cast<size_t>(worker)], batch[s], static_cast<size_t>(vocab_size));
   });

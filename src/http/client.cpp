@@ -8,6 +8,9 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -15,6 +18,7 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/version.hpp>
 #include <charconv>
+#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -29,6 +33,7 @@ namespace fathom::http {
 namespace {
 
 namespace asio       = boost::asio;
+namespace ssl        = boost::asio::ssl;
 namespace beast      = boost::beast;
 namespace beast_http = boost::beast::http;
 using boost::system::error_code;
@@ -43,10 +48,14 @@ constexpr size_t kMaxResponse = 16 << 20;  // that fetch() keeps
 
 // Everything of a connection runs on its strand, including its timeout.
 struct ClientConnection {
-  explicit ClientConnection(const Strand& strand) : strand(strand), stream(strand) {}
+  // `context`: null without TLS.
+  ClientConnection(const Strand& strand, ssl::context* context) : strand(strand), stream(strand) {
+    if (context) tls.emplace(stream, *context);
+  }
 
   Strand strand;
-  beast::tcp_stream stream;
+  beast::tcp_stream stream;                            // has the timeout, with TLS too
+  std::optional<ssl::stream<beast::tcp_stream&>> tls;  // over `stream`
   beast::flat_buffer buffer{kMaxHeader};
 };
 
@@ -61,24 +70,59 @@ std::string error_text(const error_code& error, std::string_view server, std::ch
   return fmt::format("{}: {}", server, error.message());
 }
 
+// Why a handshake failed, with the reason that the certificate was refused for.
+std::string handshake_error_text(ClientConnection& link, const error_code& error, std::string_view server,
+                                 std::chrono::nanoseconds timeout) {
+  const long refused = SSL_get_verify_result(link.tls->native_handle());
+  if (refused == X509_V_OK || error == beast::error::timeout)
+    return fmt::format("no TLS connection: {}", error_text(error, server, timeout));
+  return fmt::format("the certificate of {} is refused ({}): name the file of its authority in {}", server,
+                     X509_verify_cert_error_string(refused), X509_get_default_cert_file_env());
+}
+
+// For connections of a client; the certificates of authorities are read where `certificate` needs them.
+ssl::context client_context(Certificate certificate) {
+  ssl::context context(ssl::context::tls_client);
+  if (certificate == Certificate::any) return context;
+  context.set_verify_mode(ssl::verify_peer);
+  error_code ignored;  // without authorities every certificate is refused, which says enough
+  context.set_default_verify_paths(ignored);
+  // OpenSSL's own place is that of the system it was built on.
+  if (std::getenv(X509_get_default_cert_file_env()) || std::getenv(X509_get_default_cert_dir_env()))
+    return context;
+  for (const char* file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"}) {
+    error_code missing;
+    context.load_verify_file(file, missing);
+    if (!missing) break;
+  }
+  return context;
+}
+
+// "127.0.0.1:8000", "[::1]:8000".
+std::string authority(const Url& url) {
+  const bool v6 = url.host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", url.host, v6 ? "]" : "", url.port);
+}
+
 // The errors of a kept connection that the server had closed before our request arrived.
 bool means_stale(const error_code& error) {
   return error == beast_http::error::end_of_stream || error == asio::error::eof ||
-         error == asio::error::connection_reset || error == asio::error::broken_pipe;
+         error == asio::error::connection_reset || error == asio::error::broken_pipe ||
+         error == ssl::error::stream_truncated;
 }
 
 }  // namespace
 
 Result<Url> parse_url(std::string_view text) {
-  constexpr std::string_view kScheme = "http://";
-  const auto wrong                   = [&](std::string_view what) {
-    return Error{fmt::format("'{}' {}; write http://HOST:PORT", text, what)};
+  const auto wrong = [&](std::string_view what) {
+    return Error{fmt::format("'{}' {}; write http://HOST:PORT or https://HOST:PORT", text, what)};
   };
-  if (text.starts_with("https://")) return wrong("needs TLS, which this client does not speak");
-  if (!text.starts_with(kScheme)) return wrong("is no address of a server");
-  std::string_view rest = text.substr(kScheme.size());
   Url url;
-  const size_t slash = rest.find('/');
+  url.tls = text.starts_with("https://");
+  if (url.tls) url.port = 443;
+  if (!url.tls && !text.starts_with("http://")) return wrong("is no address of a server");
+  std::string_view rest = text.substr(text.find("//") + 2);
+  const size_t slash    = rest.find('/');
   if (slash != std::string_view::npos) {
     url.prefix = rest.substr(slash);
     while (url.prefix.ends_with('/')) url.prefix.pop_back();
@@ -102,12 +146,18 @@ Result<Url> parse_url(std::string_view text) {
   return url;
 }
 
+std::string to_string(const Url& url) {
+  return fmt::format("{}://{}{}", url.tls ? "https" : "http", authority(url), url.prefix);
+}
+
 struct Client::State {
   asio::io_context io;
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
   tcp::resolver::results_type addresses;
   std::string server;  // "127.0.0.1:8000"
+  std::string host;
   std::string prefix;
+  std::optional<ssl::context> tls;
   std::vector<std::thread> threads;
 
   std::mutex mutex;
@@ -136,22 +186,44 @@ struct Client::State {
 
   asio::awaitable<void> answer(std::unique_ptr<ClientConnection> link, Strand strand, ClientRequest call,
                                ResponseSink sink);
-  asio::awaitable<error_code> exchange(ClientConnection& link,
+  asio::awaitable<std::string> connect(ClientConnection& link, std::chrono::nanoseconds timeout);
+  template <class Stream>
+  asio::awaitable<error_code> exchange(Stream& stream, beast::flat_buffer& buffer,
                                        beast_http::request<beast_http::string_body>& request,
                                        const ResponseSink& sink, bool& begun, bool& keep);
 };
 
+// Returns what went wrong, or "".
+asio::awaitable<std::string> Client::State::connect(ClientConnection& link,
+                                                    std::chrono::nanoseconds timeout) {
+  if (const auto [error, address] = co_await link.stream.async_connect(addresses, kUseTuple); error)
+    co_return error_text(error, server, timeout);
+  error_code ignored;  // if this fails, tokens arrive late; nothing else is affected
+  link.stream.socket().set_option(tcp::no_delay(true), ignored);
+  if (!link.tls) co_return "";
+  SSL* const session = link.tls->native_handle();
+  // An IP address is verified as such; a name also tells a server with several certificates which one to
+  // send.
+  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host.c_str()) != 1) {
+    SSL_set1_host(session, host.c_str());
+    SSL_set_tlsext_host_name(session, host.c_str());
+  }
+  if (const auto [error] = co_await link.tls->async_handshake(ssl::stream_base::client, kUseTuple); error)
+    co_return handshake_error_text(link, error, server, timeout);
+  co_return "";
+}
+
 // One attempt. `begun`: part of the response has come. `keep`: the connection may be reused.
-asio::awaitable<error_code> Client::State::exchange(ClientConnection& link,
+template <class Stream>
+asio::awaitable<error_code> Client::State::exchange(Stream& stream, beast::flat_buffer& buffer,
                                                     beast_http::request<beast_http::string_body>& request,
                                                     const ResponseSink& sink, bool& begun, bool& keep) {
-  if (const auto [error, bytes] = co_await beast_http::async_write(link.stream, request, kUseTuple); error)
+  if (const auto [error, bytes] = co_await beast_http::async_write(stream, request, kUseTuple); error)
     co_return error;
   beast_http::response_parser<beast_http::buffer_body> parser;
   parser.body_limit(boost::none);
   parser.header_limit(kMaxHeader);
-  if (const auto [error, bytes] =
-          co_await beast_http::async_read_header(link.stream, link.buffer, parser, kUseTuple);
+  if (const auto [error, bytes] = co_await beast_http::async_read_header(stream, buffer, parser, kUseTuple);
       error) {
     begun = parser.got_some();
     co_return error;
@@ -160,13 +232,12 @@ asio::awaitable<error_code> Client::State::exchange(ClientConnection& link,
   sink.status(parser.get().result_int());
   char piece[kPiece];
   while (!parser.is_done()) {
-    parser.get().body() = {.data = piece, .size = kPiece, .more = true};
-    const auto [error, bytes] =
-        co_await beast_http::async_read_some(link.stream, link.buffer, parser, kUseTuple);
+    parser.get().body()       = {.data = piece, .size = kPiece, .more = true};
+    const auto [error, bytes] = co_await beast_http::async_read_some(stream, buffer, parser, kUseTuple);
     if (const size_t got = kPiece - parser.get().body().size; got > 0) sink.body(Clock::now(), {piece, got});
     if (error && error != beast_http::error::need_buffer) co_return error;
   }
-  keep = parser.keep_alive() && link.buffer.size() == 0;
+  keep = parser.keep_alive() && buffer.size() == 0;
   co_return error_code{};
 }
 
@@ -177,19 +248,17 @@ asio::awaitable<void> Client::State::answer(std::unique_ptr<ClientConnection> li
   auto request        = message(call);
   for (;;) {
     const bool kept = link != nullptr;
-    error_code error;
+    if (!kept) link = std::make_unique<ClientConnection>(strand, tls ? &*tls : nullptr);
+    link->stream.expires_at(deadline);
+    if (!kept)
+      if (std::string failure = co_await connect(*link, timeout); !failure.empty()) {
+        sink.end(Clock::now(), std::move(failure));
+        co_return;
+      }
     bool begun = false, keep = false;
-    if (!kept) {
-      link = std::make_unique<ClientConnection>(strand);
-      link->stream.expires_at(deadline);
-      const auto [refused, address] = co_await link->stream.async_connect(addresses, kUseTuple);
-      error                         = refused;
-      error_code ignored;  // if this fails, tokens arrive late; nothing else is affected
-      if (!error) link->stream.socket().set_option(tcp::no_delay(true), ignored);
-    } else {
-      link->stream.expires_at(deadline);
-    }
-    if (!error) error = co_await exchange(*link, request, sink, begun, keep);
+    const error_code error = link->tls
+                                 ? co_await exchange(*link->tls, link->buffer, request, sink, begun, keep)
+                                 : co_await exchange(link->stream, link->buffer, request, sink, begun, keep);
     if (kept && !begun && means_stale(error)) {
       link.reset();
       continue;
@@ -208,11 +277,12 @@ asio::awaitable<void> Client::State::answer(std::unique_ptr<ClientConnection> li
 Client::Client(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Client::~Client() { stop(); }
 
-Result<std::unique_ptr<Client>> Client::open(const Url& url, int threads) {
+Result<std::unique_ptr<Client>> Client::open(const Url& url, int threads, Certificate certificate) {
   auto state    = std::make_unique<State>();
-  const bool v6 = url.host.find(':') != std::string::npos;
-  state->server = fmt::format("{}{}{}:{}", v6 ? "[" : "", url.host, v6 ? "]" : "", url.port);
+  state->server = authority(url);
+  state->host   = url.host;
   state->prefix = url.prefix;
+  if (url.tls) state->tls = client_context(certificate);
   error_code error;
   tcp::resolver resolver(state->io);
   state->addresses = resolver.resolve(url.host, std::to_string(url.port), error);

@@ -1,5 +1,5 @@
-// An HTTP/1.1 client of one server: any number of concurrent requests on a few threads. Responses are passed
-// on as they arrive.
+// An HTTP/1.1 client of one server, with or without TLS: any number of concurrent requests on a few threads.
+// Responses are passed on as they arrive.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,19 @@
 
 namespace fathom::http {
 
-// Of "http://host:port/prefix". There is no TLS here: https is an error that says so.
+// Of "http://host:port/prefix", or https.
 struct Url {
+  bool tls         = false;
   std::string host = "127.0.0.1";
-  uint16_t port    = 80;
-  std::string prefix;  // before every path: "" or "/proxy", never with a '/' at its end
+  uint16_t port    = 80;  // https: 443 where the text has none
+  std::string prefix;     // before every path: "" or "/proxy", never with a '/' at its end
 };
 Result<Url> parse_url(std::string_view text);
+std::string to_string(const Url& url);
+
+// What is asked of a TLS server's certificate. `verified`: it is for the host of the Url and signed by one of
+// the system's authorities; OpenSSL's variables SSL_CERT_FILE and SSL_CERT_DIR name others. `any`: nothing.
+enum class Certificate { verified, any };
 
 struct ClientRequest {
   std::string method = "GET";
@@ -50,7 +56,8 @@ struct ClientResponse {
 class Client {
  public:
   // An error where the host name cannot be resolved. The first request shows whether anybody listens.
-  static Result<std::unique_ptr<Client>> open(const Url& url, int threads = 2);
+  static Result<std::unique_ptr<Client>> open(const Url& url, int threads = 2,
+                                              Certificate certificate = Certificate::verified);
   ~Client();  // calls stop()
 
   // Returns at once. Connections are kept and reused. If the server had closed a kept connection, the request

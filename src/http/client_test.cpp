@@ -248,8 +248,17 @@ TEST(Url, IsReadOrRefused) {
   EXPECT_EQ(full->host, "::1");
   EXPECT_EQ(full->port, 8000);
   EXPECT_EQ(full->prefix, "/proxy/a");
-  for (const char* bad : {"", "localhost:8000", "https://a", "http://", "http://:80", "http://a:",
-                          "http://a:0", "http://a:65536", "http://a:8x", "http://[::1", "http://[::1]8"})
+  EXPECT_FALSE(plain->tls || full->tls);
+  EXPECT_EQ(to_string(*full), "http://[::1]:8000/proxy/a");
+  const auto secure = parse_url("https://example.org/v2");
+  ASSERT_TRUE(secure);
+  EXPECT_TRUE(secure->tls);
+  EXPECT_EQ(secure->port, 443);
+  EXPECT_EQ(to_string(*secure), "https://example.org:443/v2");
+  EXPECT_EQ(parse_url("https://a:8443")->port, 8443);
+  for (const char* bad :
+       {"", "localhost:8000", "ftp://a", "//a", "https://", "https:a", "http://", "http://:80",
+        "http://a:", "http://a:0", "http://a:65536", "http://a:8x", "http://[::1", "http://[::1]8"})
     EXPECT_FALSE(parse_url(bad)) << bad;
 }
 

@@ -139,6 +139,8 @@ Arena& Arena::operator=(Arena&&) noexcept = default;
 
 void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages, Place place,
                  Source source) {
+  constexpr int64_t kAddressSpace = int64_t{1} << 56;
+  if (elements > kAddressSpace / element_bytes) throw NotEnoughMemory(kAddressSpace, available_memory());
   Buffer buffer;
   buffer.role     = role;
   buffer.bytes    = elements * element_bytes;

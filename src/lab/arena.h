@@ -131,7 +131,7 @@ class Arena {
     int64_t n = 1;
     for (const int64_t extent : extents) {
       FATHOM_EXPECT(extent >= 0, "an extent is negative");
-      n *= extent;
+      if (__builtin_mul_overflow(n, extent, &n)) n = INT64_MAX;  // add() has no memory for it
     }
     return n;
   }

@@ -1,11 +1,13 @@
 #include "lab/point.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 
 #include "core/expect.h"
@@ -32,6 +34,44 @@ std::optional<int64_t> parse_integer(std::string_view text) {
   if (bad != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
   if (number > INT64_MAX / scale || number < INT64_MIN / scale) return std::nullopt;
   return number * scale;
+}
+
+double as_number(const Value& value) {
+  if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
+  return std::get<double>(value);
+}
+
+// The least number that an axis with these values takes: they are sizes and counts, unless one is negative.
+double least_allowed(const std::vector<Value>& known) {
+  const bool whole = std::holds_alternative<int64_t>(known.front());
+  double least     = whole ? 1 : 0;
+  for (const Value& value : known) {
+    if (as_number(value) < 0) return -std::numeric_limits<double>::infinity();
+    least = std::min(least, as_number(value));
+  }
+  return least;
+}
+
+bool takes(const Value& value, const std::vector<Value>& known) {
+  if (value.index() != known.front().index()) return false;
+  if (std::holds_alternative<std::string>(value))
+    return std::find(known.begin(), known.end(), value) != known.end();
+  return as_number(value) >= least_allowed(known);
+}
+
+// "a whole number of at least 1", "zstd or lz4".
+std::string allowed_text(const std::vector<Value>& known) {
+  if (std::holds_alternative<std::string>(known.front())) {
+    std::vector<std::string> texts;
+    for (const Value& value : known)
+      if (const auto& text = std::get<std::string>(value);
+          std::find(texts.begin(), texts.end(), text) == texts.end())
+        texts.push_back(text);
+    return fmt::format("{}", fmt::join(texts, " or "));
+  }
+  const double least = least_allowed(known);
+  const char* type   = std::holds_alternative<int64_t>(known.front()) ? "a whole number" : "a number";
+  return std::isfinite(least) ? fmt::format("{} of at least {}", type, least) : type;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -164,7 +204,8 @@ Result<Axis> parse_axis(std::string_view text) {
   return axis;
 }
 
-Result<std::vector<Axis>> override_axes(std::vector<Axis> axes, const std::vector<Axis>& overrides) {
+Result<std::vector<Axis>> override_axes(std::vector<Axis> axes, const std::vector<Axis>& overrides,
+                                        const std::vector<Axis>& check_at) {
   for (const Axis& wanted : overrides) {
     const auto axis =
         std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == wanted.name; });
@@ -174,11 +215,19 @@ Result<std::vector<Axis>> override_axes(std::vector<Axis> axes, const std::vecto
       return Error{
           fmt::format("there is no axis '{}'; it has {}", wanted.name, names.empty() ? "none" : names)};
     }
-    for (const Value& value : wanted.values)
-      if (!axis->values.empty() && value.index() != axis->values.front().index())
-        return Error{fmt::format("axis '{}' takes {}, not '{}'", wanted.name, type_name(axis->values.front()),
-                                 to_string(value))};
+    std::vector<Value> known = axis->values;
+    for (const Axis& proved : check_at)
+      if (proved.name == wanted.name) known.insert(known.end(), proved.values.begin(), proved.values.end());
     axis->values = wanted.values;
+    if (known.empty()) continue;
+    const bool real = std::holds_alternative<double>(known.front());
+    for (Value& value : axis->values) {
+      if (const auto* integer = std::get_if<int64_t>(&value); integer && real)
+        value = static_cast<double>(*integer);
+      if (!takes(value, known))
+        return Error{
+            fmt::format("axis '{}' takes {}, not '{}'", wanted.name, allowed_text(known), to_string(value))};
+    }
   }
   return axes;
 }

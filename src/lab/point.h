@@ -54,8 +54,11 @@ std::vector<Point> cross_product(const std::vector<Axis>& axes);
 Result<Axis> parse_axis(std::string_view text);
 Value parse_value(std::string_view text);  // integer, else number, else text
 
-// `axes` with the values of `overrides` in place of its own; an unknown name or a value of another type is an
-// error that lists what there is.
-Result<std::vector<Axis>> override_axes(std::vector<Axis> axes, const std::vector<Axis>& overrides);
+// `axes` with the values of `overrides` in place of their own. An unknown name is an error that lists what
+// there is, and so is a value that the problem cannot take: of another type, below 1 (below 0 where 0 is
+// known, and any number where a negative one is), or a text that is not known. Known are the values of `axes`
+// and of `check_at`. Whole numbers convert where numbers are asked for.
+Result<std::vector<Axis>> override_axes(std::vector<Axis> axes, const std::vector<Axis>& overrides,
+                                        const std::vector<Axis>& check_at = {});
 
 }  // namespace fathom::lab

@@ -78,5 +78,33 @@ TEST(OverrideAxes, ReplacesAndRefuses) {
   EXPECT_FALSE(override_axes(axes, {{"n", {std::string("big")}}}).has_value());
 }
 
+// What the problem of an axis cannot take is refused before any process starts.
+TEST(OverrideAxes, RefusesValuesBySayingWhatTheAxisTakes) {
+  const std::vector<Axis> axes     = {{"n", {int64_t{64}}},
+                                      {"window", {int64_t{0}, int64_t{128}}},
+                                      {"shift", {int64_t{-1}}},
+                                      {"top_p", {0.9}},
+                                      {"codec", {std::string("zstd"), std::string("lz4")}}};
+  const std::vector<Axis> check_at = {{"n", {int64_t{0}, int64_t{1}}}, {"codec", {std::string("raw")}}};
+  const auto with                  = [&](const char* text, const std::vector<Axis>& also) -> std::string {
+    const auto taken = override_axes(axes, {*parse_axis(text)}, also);
+    return taken ? "" : taken.error().message;
+  };
+  EXPECT_EQ(with("n=-5", check_at), "axis 'n' takes a whole number of at least 0, not '-5'");
+  EXPECT_EQ(with("n=0", {}), "axis 'n' takes a whole number of at least 1, not '0'");
+  EXPECT_EQ(with("n=0", check_at), "");
+  EXPECT_EQ(with("n=[4,2.5]", check_at), "axis 'n' takes a whole number of at least 0, not '2.5'");
+  EXPECT_EQ(with("n=big", check_at), "axis 'n' takes a whole number of at least 0, not 'big'");
+  EXPECT_EQ(with("window=-1", {}), "axis 'window' takes a whole number of at least 0, not '-1'");
+  EXPECT_EQ(with("shift=-700", {}), "");
+  EXPECT_EQ(with("shift=left", {}), "axis 'shift' takes a whole number, not 'left'");
+  EXPECT_EQ(with("top_p=-0.1", {}), "axis 'top_p' takes a number of at least 0, not '-0.1'");
+  EXPECT_EQ(with("codec=lzma", check_at), "axis 'codec' takes zstd or lz4 or raw, not 'lzma'");
+  EXPECT_EQ(with("codec=7", {}), "axis 'codec' takes zstd or lz4, not '7'");
+  EXPECT_EQ(with("codec=raw", check_at), "");
+  // 1 is a number too.
+  EXPECT_EQ((*override_axes(axes, {*parse_axis("top_p=1")}))[3].values, std::vector<Value>{1.0});
+}
+
 }  // namespace
 }  // namespace fathom::lab

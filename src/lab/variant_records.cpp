@@ -54,7 +54,7 @@ std::vector<Point> all_timed_points(const ExperimentInfo& experiment, const RunO
                     [&](const Axis& a) { return a.name == axis.name; }))
       known.push_back(axis);
   const bool quick = run.quick && known.empty();
-  auto axes        = override_axes(experiment.axes, quick ? experiment.quick : known);
+  auto axes        = override_axes(experiment.axes, quick ? experiment.quick : known, experiment.check_at);
   FATHOM_EXPECT(axes.has_value(), axes.error().message);
   std::vector<Point> points = cross_product(*axes);
   if (quick) points.resize(1);

@@ -1,8 +1,10 @@
 #include "model/bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/expect.h"
 
@@ -14,6 +16,23 @@ uint64_t candidate(int32_t rank, int32_t position) {
 }
 
 }  // namespace
+
+void MergeTable::reserve(size_t size) {
+  const size_t slots = std::bit_ceil(std::max<size_t>(2 * size, 16));
+  if (slots <= slots_.size()) return;
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots));
+  shift_                      = 64 - std::countr_zero(slots);
+  for (const Slot& slot : old)
+    if (slot.key != kEmpty) slots_[place(slot.key)] = slot;
+}
+
+void MergeTable::insert(TokenId left, TokenId right, Merge merge) {
+  FATHOM_EXPECT(left >= 0 && right >= 0, "a merge needs two tokens");
+  if (2 * (size_ + 1) > slots_.size()) reserve(std::max<size_t>(2 * size_, 8));
+  Slot& slot = slots_[place(key(left, right))];
+  size_ += slot.key == kEmpty;
+  slot = {key(left, right), merge};
+}
 
 void BpeMerger::propose(int32_t left) {
   if (left < 0 || nodes_[left].next < 0) return;

@@ -2,9 +2,9 @@
 // leftmost.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace fathom::model {
@@ -16,20 +16,39 @@ struct Merge {
   TokenId merged = 0;
 };
 
+// Pairs of tokens and what they merge to: open addressing, at most half full. A tokenizer has half a million
+// of them, and a node for each would cost more time than the rest of reading its file.
 class MergeTable {
  public:
-  void insert(TokenId left, TokenId right, Merge merge) { merges_.insert_or_assign(key(left, right), merge); }
+  void reserve(size_t size);  // no growth until there are so many
+  // Replaces what is there. Ids are at least 0.
+  void insert(TokenId left, TokenId right, Merge merge);
   const Merge* find(TokenId left, TokenId right) const {
-    const auto found = merges_.find(key(left, right));
-    return found == merges_.end() ? nullptr : &found->second;
+    const Slot* slot = slots_.empty() ? nullptr : &slots_[place(key(left, right))];
+    return slot && slot->key != kEmpty ? &slot->merge : nullptr;
   }
-  size_t size() const { return merges_.size(); }
+  size_t size() const { return size_; }
 
  private:
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // the key of no pair: ids are at least 0
+  struct Slot {
+    uint64_t key = kEmpty;
+    Merge merge  = {};
+  };
   static uint64_t key(TokenId left, TokenId right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
-  std::unordered_map<uint64_t, Merge> merges_;
+  // The slot that has the key, or the empty one where it would go. The multiplier is 2^64 over the golden
+  // ratio.
+  size_t place(uint64_t key) const {
+    size_t at = key * 0x9E3779B97F4A7C15u >> shift_;
+    while (slots_[at].key != key && slots_[at].key != kEmpty) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+
+  std::vector<Slot> slots_;  // a power of two
+  int shift_   = 64;         // 64 - log2 of their number
+  size_t size_ = 0;
 };
 
 // Keeps its buffers between pieces. Used by one thread at a time.

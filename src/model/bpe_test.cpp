@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+#include <utility>
+
+#include "core/expect.h"
 
 namespace fathom::model {
 namespace {
@@ -41,6 +45,32 @@ TEST(BytePairs, MergesLowestRankFirstThenLeftmost) {
   EXPECT_EQ(merged({0, 1, 2}), (Ids{99, 0, 11}));
   EXPECT_EQ(merged({0, 0, 0}), (Ids{99, 12, 0}));
   EXPECT_EQ(merged({2, 1, 0}), (Ids{99, 2, 1, 0}));
+}
+
+// Ids that differ in high bits, in low bits and by their order, while the table grows.
+TEST(MergeTable, HoldsWhatAMapHolds) {
+  std::mt19937_64 generator(3);
+  MergeTable table;
+  EXPECT_EQ(table.find(0, 0), nullptr);
+  std::map<std::pair<TokenId, TokenId>, TokenId> map;
+  const auto id = [&] {
+    const auto any = static_cast<TokenId>(generator() & 0x7fffffff);
+    return generator() % 2 ? any % 40 : generator() % 2 ? any & ~0xffffff : any;
+  };
+  for (TokenId merged = 0; merged < 3000; ++merged) {
+    if (merged == 500) table.reserve(1000);
+    const TokenId left = id(), right = id();
+    table.insert(left, right, {.rank = 1, .merged = merged});
+    map[{left, right}] = merged;
+    ASSERT_EQ(table.size(), map.size());
+    const TokenId a = id(), b = id();
+    ASSERT_EQ(table.find(a, b) != nullptr, map.contains({a, b}));
+  }
+  for (const auto& [pair, merged] : map) {
+    ASSERT_NE(table.find(pair.first, pair.second), nullptr);
+    EXPECT_EQ(table.find(pair.first, pair.second)->merged, merged);
+  }
+  EXPECT_THROW(table.insert(-1, 0, {}), ContractError);
 }
 
 // Few tokens and many merges of merges, so that most pairs vanish before they are popped. Catches stale

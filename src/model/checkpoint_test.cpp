@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/thread_pool.h"
 #include "model/byte_level_tokenizer.h"
+#include "model/prompt_logits.h"
 #include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 
@@ -35,6 +38,55 @@ TEST_F(CheckpointTest, WeightsAlone) {
   EXPECT_EQ(opened->system_prompt, "");
   EXPECT_EQ(opened->eos_ids, std::vector<TokenId>{2});
   EXPECT_EQ(opened->weights.embedding.extent(0), 384);
+}
+
+// Rewrites the file with its floating tensors in the type To.
+template <class To>
+void save_as(const std::filesystem::path& file, const char* dtype) {
+  const auto original = Safetensors::open(file).value();
+  std::vector<RawTensor> floats, rest;
+  for (const auto& [name, tensor] : original.tensors()) {
+    const auto converted = [&]<class From>(const From* from) {
+      std::string bytes;
+      for (size_t i = 0; i < tensor.bytes.size() / sizeof(From); ++i) {
+        const To to(static_cast<float>(from[i]));
+        bytes.append(reinterpret_cast<const char*>(&to), sizeof to);
+      }
+      floats.push_back({name, dtype, tensor.shape, bytes});
+    };
+    const void* data = tensor.bytes.data();
+    if (tensor.dtype == DType::bf16) converted(static_cast<const bf16*>(data));
+    if (tensor.dtype == DType::fp16) converted(static_cast<const fp16*>(data));
+    if (tensor.dtype == DType::fp32) converted(static_cast<const float*>(data));
+    if (tensor.dtype == DType::uint8)
+      rest.push_back({name, "U8", tensor.shape, {static_cast<const char*>(data), tensor.bytes.size()}});
+  }
+  floats.insert(floats.end(), rest.begin(), rest.end());  // bytes last: the others stay aligned
+  std::filesystem::remove(file);                          // the mapping stays valid
+  write_file(file, safetensors_file(floats));
+}
+
+// A fine-tune saved in another type computes what the same numbers in BF16 compute, bit for bit.
+TEST_F(CheckpointTest, LogitsDoNotDependOnTheTypeThatHoldsTheWeights) {
+  ThreadPool pool(1);
+  const auto logits = [&] {
+    const auto opened = Checkpoint::open(folder_.path());
+    EXPECT_TRUE(opened) << opened.error().message;
+    const std::vector<TokenId> prompt = {3, 200, 17, 17, 91};
+    std::vector<std::vector<float>> all;
+    prompt_logits(*opened, prompt, pool,
+                  [&](std::span<const float> row) { all.emplace_back(row.begin(), row.end()); });
+    return all;
+  };
+  const auto file    = folder_.path() / "model.safetensors";
+  const auto in_bf16 = logits();
+  save_as<float>(file, "F32");
+  EXPECT_EQ(logits(), in_bf16);
+  save_as<fp16>(file, "F16");  // loses the smallest numbers
+  const auto in_fp16 = logits();
+  save_as<float>(file, "F32");
+  EXPECT_EQ(logits(), in_fp16);
+  EXPECT_EQ(in_fp16.size(), 5u);
 }
 
 TEST_F(CheckpointTest, ReadsTheFilesBesideTheWeights) {

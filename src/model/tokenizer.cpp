@@ -38,6 +38,7 @@ Tokenizer::Tokenizer(TokenizerData data, Pretokenizer pretokenizer)
   for (const AddedToken& token : data_.added)
     if (token.special) special_[token.id] = true;
   if (!data_.ignore_merges) return;
+  pieces_.reserve(data_.bytes.size());
   // Without special tokens: text that spells one out must not become it.
   for (TokenId id = 0; id < vocab_size(); ++id)
     if (!data_.bytes[id].empty() && !special_[id]) pieces_.emplace(data_.bytes[id], id);

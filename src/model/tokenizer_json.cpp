@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 namespace fathom::model {
 namespace {
@@ -59,6 +64,143 @@ std::optional<TokenId> id_of(const Json& value) {
 void require(bool supported, std::string_view key, const Json& value, const char* remedy) {
   if (!supported) refuse(std::string(key), fmt::format("{} is not supported: {}", shown(value), remedy));
 }
+
+// The two long lists of a BPE model, in the order of the file. They are not in the DOM, which would make an
+// object of each of half a million merges: three quarters of the time of reading a file of 28 MB.
+struct ModelLists {
+  // Two tokens of `text`, the second behind the first.
+  struct MergeText {
+    size_t begin  = 0;
+    uint32_t left = 0, right = 0;  // bytes
+  };
+  std::vector<std::pair<std::string, Json>> vocab;  // texts and what should be their ids
+  std::string text;
+  std::vector<MergeText> merges;
+  std::vector<std::pair<size_t, std::string>> no_merges;  // elements that are no pair of texts, as shown
+};
+
+// Builds a DOM from nlohmann's SAX events, but appends the elements of model.vocab and model.merges to
+// ModelLists and leaves the two empty.
+class TokenizerReader {
+ public:
+  Json root;
+  ModelLists lists;
+  bool too_deep = false;
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(Json::number_integer_t value) { return add(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
+  bool number_float(Json::number_float_t value, const std::string&) { return add(value); }
+  bool string(std::string& value) {
+    if (open_.empty() || open_.back().in != In::pair) return add(std::move(value));
+    if (pair_.elements < 2) {
+      pair_.size[pair_.elements] = static_cast<uint32_t>(value.size());
+      lists.text += value;
+    }
+    ++pair_.elements;
+    return true;
+  }
+  bool binary(Json::binary_t&) { return false; }  // not in JSON
+  bool start_object(size_t) { return open(Json::object(), false); }
+  bool start_array(size_t) {
+    const bool pair = !open_.empty() && open_.back().in == In::merges;
+    return open(pair ? Json() : Json::array(), pair);
+  }
+  bool key(std::string& name) {
+    open_.back().key = std::move(name);
+    return true;
+  }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+
+ private:
+  enum class In { other, vocab, merges, pair };  // pair: a list that is an element of merges
+  struct Open {
+    Json value;
+    std::string key;  // of the member to come
+    In in = In::other;
+  };
+  struct Pair {
+    size_t begin     = 0;  // of its two texts in lists.text
+    uint32_t size[2] = {0, 0};
+    int elements     = 0;
+  };
+
+  bool open(Json value, bool pair) {
+    constexpr size_t kDeepest = 64;  // deeper than any real file: nlohmann::json recurses to print a value
+    if (open_.size() == kDeepest) return too_deep = true, false;
+    In in = In::other;
+    if (pair) {
+      in    = In::pair;
+      pair_ = {.begin = lists.text.size()};
+    } else if (open_.size() == 2 && open_[0].key == "model") {
+      if (value.is_object() && open_[1].key == "vocab") {
+        in = In::vocab;
+        lists.vocab.clear();
+      } else if (value.is_array() && open_[1].key == "merges") {
+        in = In::merges;
+        lists.merges.clear();
+        lists.no_merges.clear();
+      }
+    }
+    open_.push_back({std::move(value), {}, in});
+    return true;
+  }
+
+  bool close() {
+    const In in = open_.back().in;
+    Json value  = std::move(open_.back().value);
+    open_.pop_back();
+    if (in != In::pair) return add(std::move(value));
+    const bool good = pair_.elements == 2;
+    add_merge(pair_.begin, good ? pair_.size[0] : 0, pair_.size[1], "a list");
+    return true;
+  }
+
+  bool add(Json value) {
+    if (open_.empty()) {
+      root = std::move(value);
+      return true;
+    }
+    Open& parent = open_.back();
+    switch (parent.in) {
+      case In::vocab:
+        lists.vocab.emplace_back(std::move(parent.key), std::move(value));
+        break;
+      case In::merges:
+        add_merge(value);
+        break;
+      case In::pair:
+        pair_.elements = 3;  // no pair of texts, whatever follows
+        break;
+      case In::other:
+        if (parent.value.is_object())
+          parent.value[std::move(parent.key)] = std::move(value);
+        else
+          parent.value.push_back(std::move(value));
+    }
+    return true;
+  }
+
+  // The spelling "a b". The alphabet has no space, so a space is a separator.
+  void add_merge(const Json& pair) {
+    const std::string both = text_of(pair);
+    const size_t begin = lists.text.size(), space = std::min(both.find(' '), both.size());
+    lists.text.append(both, 0, space).append(both, std::min(space + 1, both.size()));
+    const size_t right = lists.text.size() - begin - space;
+    add_merge(begin, right == 0 ? 0 : space, right, shown(pair));
+  }
+
+  void add_merge(size_t begin, size_t left, size_t right, std::string_view as_shown) {
+    if (left == 0 || right == 0) lists.no_merges.emplace_back(lists.merges.size(), as_shown);
+    lists.merges.push_back({begin, static_cast<uint32_t>(left), static_cast<uint32_t>(right)});
+  }
+
+  std::vector<Open> open_;
+  Pair pair_;
+};
 
 // GPT-2's byte-to-character alphabet: printable bytes stand for themselves, the others are U+0100 and up, in
 // order.
@@ -156,12 +298,48 @@ std::vector<AddedToken> read_added(const Json& root) {
   return added;
 }
 
-using Ids = std::unordered_map<std::string, TokenId>;
+// IdsByText by the spelling of their tokens: open addressing, at most half full. It is asked three times for
+// each merge, and most of that is waiting for memory: a slot is one cache line, a node of std::unordered_map
+// three.
+class IdsByText {
+ public:
+  explicit IdsByText(size_t size) : slots_(std::bit_ceil(2 * size + 2)) {}
 
-// Stores the bytes of every id in `data`. Returns the ids that text can be encoded to, by their bytes.
-Ids read_vocab(const Json& model, const ByteAlphabet& alphabet, TokenizerData& data) {
-  const Json& vocab = member(model, "vocab");
-  if (!vocab.is_object()) refuse("model.vocab", "missing: expected an object of tokens and their ids");
+  // False if the text is there. The text must stay where it is.
+  bool insert(std::string_view text, TokenId id) {
+    Slot& slot = slots_[place(text)];
+    if (slot.id >= 0) return false;
+    slot = {text.data(), static_cast<uint32_t>(text.size()), id};
+    return true;
+  }
+  std::optional<TokenId> find(std::string_view text) const {
+    const Slot& slot = slots_[place(text)];
+    return slot.id < 0 ? std::nullopt : std::optional(slot.id);
+  }
+
+ private:
+  struct Slot {
+    const char* text = nullptr;
+    uint32_t size    = 0;
+    TokenId id       = -1;  // none: empty
+  };
+  // The slot that has the text, or the empty one where it would go.
+  size_t place(std::string_view text) const {
+    size_t at = std::hash<std::string_view>()(text) & (slots_.size() - 1);
+    while (slots_[at].id >= 0 && std::string_view(slots_[at].text, slots_[at].size) != text)
+      at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+
+  std::vector<Slot> slots_;
+};
+
+// Stores the bytes of every id in `data`, and the ids of single bytes. Returns the ids that text can be
+// encoded to, by their spelling in the file.
+IdsByText read_vocab(const Json& model, const ModelLists& lists, const ByteAlphabet& alphabet,
+                     TokenizerData& data) {
+  if (!member(model, "vocab").is_object())
+    refuse("model.vocab", "missing: expected an object of tokens and their ids");
   const auto place = [&](TokenId id, const std::string& bytes) -> std::string& {
     if (static_cast<size_t>(id) >= data.bytes.size()) data.bytes.resize(id + 1);
     std::string& slot = data.bytes[id];
@@ -171,8 +349,9 @@ Ids read_vocab(const Json& model, const ByteAlphabet& alphabet, TokenizerData& d
   std::unordered_map<std::string_view, const AddedToken*> added;
   for (const AddedToken& token : data.added) added.emplace(token.content, &token);
 
-  Ids ids;
-  for (const auto& [text, value] : vocab.items()) {
+  IdsByText ids(lists.vocab.size());
+  data.byte_ids.fill(-1);
+  for (const auto& [text, value] : lists.vocab) {
     const auto key   = [&text = text] { return fmt::format("model.vocab[{}]", shown(text)); };
     const auto id    = id_of(value);
     const auto bytes = alphabet.bytes(text);
@@ -185,8 +364,14 @@ Ids read_vocab(const Json& model, const ByteAlphabet& alphabet, TokenizerData& d
     if (!bytes || bytes->empty())
       refuse(key(), "not in the byte-level alphabet: export the tokenizer as byte-level BPE");
     if (place(*id, *bytes) != *bytes) refuse(key(), fmt::format("another token has id {}: remove one", *id));
-    ids.emplace(*bytes, *id);
+    if (!ids.insert(text, *id)) refuse(key(), "the token is there twice: remove one");
+    if (bytes->size() == 1) data.byte_ids[static_cast<unsigned char>(bytes->front())] = *id;
   }
+  for (int byte = 0; byte < 256; ++byte)
+    if (data.byte_ids[byte] < 0)
+      refuse("model.vocab", fmt::format("no token for the byte 0x{:02X}: train with ByteLevel's initial "
+                                        "alphabet",
+                                        byte));
   std::unordered_set<TokenId> named;
   for (const AddedToken& token : data.added)
     if (named.insert(token.id).second && place(token.id, token.content) != token.content)
@@ -195,89 +380,46 @@ Ids read_vocab(const Json& model, const ByteAlphabet& alphabet, TokenizerData& d
   return ids;
 }
 
-void read_byte_ids(const Ids& ids, TokenizerData& data) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const auto found = ids.find(std::string(1, static_cast<char>(byte)));
-    if (found == ids.end())
-      refuse("model.vocab", fmt::format("no token for the byte 0x{:02X}: train with ByteLevel's initial "
-                                        "alphabet",
-                                        byte));
-    data.byte_ids[byte] = found->second;
+void read_merges(const Json& model, const ModelLists& lists, const IdsByText& ids, TokenizerData& data) {
+  if (!member(model, "merges").is_array())
+    refuse("model.merges", "missing: expected a list of pairs of tokens");
+  const auto refuse_at = [](size_t rank, const std::string& pair, const char* why) {
+    refuse(fmt::format("model.merges[{}]", rank), fmt::format("{}: {}", pair, why));
+  };
+  if (!lists.no_merges.empty())
+    refuse_at(lists.no_merges.front().first, lists.no_merges.front().second,
+              "expected two tokens, \"a b\" or [\"a\", \"b\"]");
+  data.merges.reserve(lists.merges.size());
+  for (size_t rank = 0; rank < lists.merges.size(); ++rank) {
+    const ModelLists::MergeText& pair = lists.merges[rank];
+    const std::string_view both = std::string_view(lists.text).substr(pair.begin, pair.left + pair.right);
+    const std::string_view left = both.substr(0, pair.left), right = both.substr(pair.left);
+    const auto left_id = ids.find(left), right_id = ids.find(right), merged = ids.find(both);
+    if (!left_id || !right_id || !merged)
+      refuse_at(rank, shown(fmt::format("{} {}", left, right)),
+                "a token of it, or both joined, are not in model.vocab or are special: take merges and vocab "
+                "from one file");
+    data.merges.insert(*left_id, *right_id, {.rank = static_cast<int32_t>(rank), .merged = *merged});
   }
-}
-
-// Reads both spellings: ["a", "b"] and "a b". The alphabet has no space, so a space is a separator.
-void read_merges(const Json& model, const ByteAlphabet& alphabet, const Ids& ids, TokenizerData& data) {
-  const Json& merges = member(model, "merges");
-  if (!merges.is_array()) refuse("model.merges", "missing: expected a list of pairs of tokens");
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const Json& pair   = merges[rank];
-    const auto refused = [&](const char* why) {
-      refuse(fmt::format("model.merges[{}]", rank), fmt::format("{}: {}", shown(pair), why));
-    };
-    std::string left, right;
-    if (pair.is_string()) {
-      const std::string text = pair.get<std::string>();
-      const size_t space     = text.find(' ');
-      if (space == std::string::npos) refused("expected two tokens and a space between them");
-      left  = text.substr(0, space);
-      right = text.substr(space + 1);
-    } else if (pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string()) {
-      left  = pair[0].get<std::string>();
-      right = pair[1].get<std::string>();
-    } else {
-      refused("expected \"a b\" or [\"a\", \"b\"]");
-    }
-    const auto a = alphabet.bytes(left), b = alphabet.bytes(right);
-    if (!a || !b) refused("not in the byte-level alphabet: export the tokenizer as byte-level BPE");
-    const auto a_id = ids.find(*a), b_id = ids.find(*b), merged = ids.find(*a + *b);
-    if (a_id == ids.end() || b_id == ids.end() || merged == ids.end())
-      refused(
-          "a token of it, or both joined, are not in model.vocab or are special: take merges and vocab "
-          "from one file");
-    data.merges.insert(a_id->second, b_id->second,
-                       {.rank = static_cast<int32_t>(rank), .merged = merged->second});
-  }
-}
-
-// Whether brackets nest deeper than in any real tokenizer.json. nlohmann::json recurses over nested values.
-bool nests_too_deep(std::string_view json) {
-  constexpr int kDeepest = 64;
-  int depth              = 0;
-  bool in_string         = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      in_string = !in_string;
-    } else if (!in_string && (c == '[' || c == '{')) {
-      if (++depth > kDeepest) return true;
-    } else if (!in_string && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-  return false;
 }
 
 }  // namespace
 
 Result<TokenizerData> parse_tokenizer_json(std::string_view json, const std::string& path) {
-  if (nests_too_deep(json)) return Error{fmt::format("{}: brackets nest too deep: fetch it again", path)};
-  const Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object())
+  TokenizerReader reader;
+  const bool read = Json::sax_parse(json.begin(), json.end(), &reader);
+  if (reader.too_deep) return Error{fmt::format("{}: brackets nest too deep: fetch it again", path)};
+  if (!read || !reader.root.is_object())
     return Error{fmt::format("{}: not a JSON object of {} bytes: fetch the file again", path, json.size())};
   try {
-    refuse_what_we_lack(root);
-    const Json& model = member(root, "model");
-    const ByteAlphabet alphabet;
+    refuse_what_we_lack(reader.root);
+    const Json& model = member(reader.root, "model");
     TokenizerData data;
-    data.pattern       = read_pattern(root);
-    data.ignore_merges = is_true(member(model, "ignore_merges"));
-    data.added         = read_added(root);
-    const Ids ids      = read_vocab(model, alphabet, data);
-    read_byte_ids(ids, data);
-    read_merges(model, alphabet, ids, data);
+    data.pattern        = read_pattern(reader.root);
+    data.ignore_merges  = is_true(member(model, "ignore_merges"));
+    data.added          = read_added(reader.root);
+    const IdsByText ids = read_vocab(model, reader.lists, ByteAlphabet(), data);
+    read_merges(model, reader.lists, ids, data);
     return data;
   } catch (const TokenizerRefusal& refusal) {
     return Error{fmt::format("{}: {}: {}", path, refusal.key, refusal.message)};

@@ -211,6 +211,35 @@ TEST(Detokenizer, HoldsBackOnlyIncompleteCharacters) {
   EXPECT_EQ(detokenizer.finish(), "\xEF\xBF\xBD");
 }
 
+// The two long lists are read on their own, whatever their order is and whatever else has their names.
+TEST(Tokenizer, ReadsVocabularyAndMergesInAnyOrder) {
+  const Json json                = greeting();
+  const Tokenizer expected       = tokenizer_of(json);
+  const std::string vocab        = json["model"]["vocab"].dump();
+  const std::string merges       = json["model"]["merges"].dump();
+  Json others                    = json;
+  others["model"]["vocab"]       = nullptr;
+  others["model"]["merges"]      = nullptr;
+  others["vocab"]                = {{"A", -1}};
+  others["post_processor"]       = {{"model", {{"vocab", {{"A", -1}}}, {"merges", Json::array({7})}}}};
+  const std::string vocab_first  = R"("vocab":)" + vocab + R"(,"merges":)" + merges;
+  const std::string merges_first = R"("merges":)" + merges + R"(,"vocab":)" + vocab;
+  for (const std::string& lists : {vocab_first, merges_first, vocab_first + "," + merges_first}) {
+    std::string text = others.dump();
+    const size_t at  = text.find(R"("model":{"byte_fallback")");
+    ASSERT_NE(at, std::string::npos) << text.substr(0, 200);
+    for (const char* empty : {R"("merges":null,)", R"("vocab":null)"}) {
+      const size_t where = text.find(empty, at);
+      ASSERT_NE(where, std::string::npos);
+      text.replace(where, std::string_view(empty).size(), empty[1] == 'v' ? lists : "");
+    }
+    const auto tokenizer = Tokenizer::parse(text, "test.json");
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    EXPECT_EQ(encoded(*tokenizer, "hello world ello"), encoded(expected, "hello world ello"));
+    EXPECT_EQ(tokenizer->vocab_size(), expected.vocab_size());
+  }
+}
+
 TEST(Tokenizer, ErrorsNameFileKeyAndRemedy) {
   const struct {
     const char* pointer;
@@ -233,6 +262,14 @@ TEST(Tokenizer, ErrorsNameFileKeyAndRemedy) {
       {"/model/merges", nullptr, "model.merges: missing"},
       {"/model/merges/2", "nospace", "model.merges[2]: \"nospace\""},
       {"/model/merges/2", Json{"a", "b", "c"}, "model.merges[2]"},
+      {"/model/merges/2", Json{"a"}, "model.merges[2]: a list: expected two tokens"},
+      {"/model/merges/2", {"a", 7}, "model.merges[2]: a list"},
+      {"/model/merges/2", {"a", "b", Json::array({"c"})}, "model.merges[2]: a list"},
+      {"/model/merges/2", Json::array({Json::array({"a", "b"})}), "model.merges[2]: a list"},
+      {"/model/merges/2", {"", "b"}, "model.merges[2]: a list"},
+      {"/model/merges/2", " b", "model.merges[2]: \" b\""},
+      {"/model/merges/2", "b ", "model.merges[2]: \"b \""},
+      {"/model/merges/2", Json::object({{"a", "b"}}), "model.merges[2]: {\"a\":\"b\"}"},
       {"/model/merges/2", "q q", "model.merges[2]: \"q q\""},
       {"/model/merges/2", 7, "model.merges[2]: 7"},
       {"/normalizer", {{"type", "NFC"}}, "normalizer: {\"type\":\"NFC\"}"},
@@ -258,6 +295,13 @@ TEST(Tokenizer, ErrorsNameFileKeyAndRemedy) {
   Json json = greeting();
   json["model"]["vocab"].erase("A");
   EXPECT_NE(error_of(json).find("no token for the byte 0x41"), std::string::npos) << error_of(json);
+
+  std::string twice = greeting().dump();
+  twice.insert(twice.find("\"vocab\":{") + 9, "\"A\":65,");
+  const auto tokenizer = Tokenizer::parse(twice, "test.json");
+  ASSERT_FALSE(tokenizer);
+  EXPECT_NE(tokenizer.error().message.find("model.vocab[\"A\"]: the token is there twice"), std::string::npos)
+      << tokenizer.error().message;
   for (const char* text : {"", "null", "[]", "{", "\xFF"}) EXPECT_FALSE(Tokenizer::parse(text, "x")) << text;
   EXPECT_FALSE(Tokenizer::parse("{\"normalizer\":" + std::string(1'000'000, '['), "x"));
 }

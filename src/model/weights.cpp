@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "core/mxfp4_nvfp4.h"
 
@@ -33,11 +35,20 @@ constexpr Name kMlp1Bias{"mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias"};
 constexpr Name kMlp2{"mlp.experts.down_proj", "mlp.mlp2_weight"};
 constexpr Name kMlp2Bias{"mlp.experts.down_proj_bias", "mlp.mlp2_bias"};
 
+template <class To, class From>
+void convert(std::span<const std::byte> bytes, To* to) {
+  const auto* from = reinterpret_cast<const From*>(bytes.data());
+  for (size_t i = 0; i < bytes.size() / sizeof(From); ++i)
+    to[i] = static_cast<To>(static_cast<float>(from[i]));
+}
+
 // Collects all missing and wrong tensors for one message. The view of such a tensor is empty.
 class Finder {
  public:
-  Finder(const Config& config, const Safetensors& tensors, Layout layout)
-      : config_(config), tensors_(tensors), layout_(layout) {}
+  enum class Conversion { done, left_out };  // left out: the memory of converted tensors has no values
+
+  Finder(const Config& config, const Safetensors& tensors, Layout layout, Conversion conversion)
+      : config_(config), tensors_(tensors), layout_(layout), conversion_(conversion) {}
 
   Weights find() {
     const int64_t V = config_.vocab_size, H = config_.hidden_size;
@@ -52,6 +63,8 @@ class Finder {
     if (tensors_.find(beyond))
       problem(fmt::format("'{}' is of a layer beyond the {} of 'num_hidden_layers'", beyond,
                           config_.num_hidden_layers));
+    w.rounded_tensors = rounded_;
+    w.converted       = std::move(converted_);
     return w;
   }
 
@@ -117,19 +130,36 @@ class Finder {
   View<const T, Rank> take(const std::string& name, const int64_t (&extents)[Rank]) {
     const Tensor* tensor = tensors_.find(name);
     if (!tensor) return problem(fmt::format("'{}' is missing", name)), View<const T, Rank>();
-    if (tensor->dtype != dtype_of<T> || !std::ranges::equal(tensor->shape, extents)) {
+    constexpr bool kFloats = std::is_same_v<T, bf16> || std::is_same_v<T, float>;
+    const bool converts    = kFloats && (tensor->dtype == DType::fp32 || tensor->dtype == DType::fp16);
+    if ((tensor->dtype != dtype_of<T> && !converts) || !std::ranges::equal(tensor->shape, extents)) {
       problem(fmt::format("'{}' is {} [{}], not {} [{}]", name, traits(tensor->dtype).name,
                           fmt::join(tensor->shape, ", "), traits(dtype_of<T>).name,
                           fmt::join(extents, ", ")));
       return {};
     }
+    if constexpr (kFloats)
+      if (tensor->dtype != dtype_of<T>) return View<const T, Rank>(converted<T>(*tensor), extents);
     return View<const T, Rank>(reinterpret_cast<const T*>(tensor->bytes.data()), extents);
   }
 
-  // Some converted checkpoints have FP32 norms.
+  template <class To>
+  const To* converted(const Tensor& tensor) {
+    const size_t size = tensor.bytes.size() / static_cast<size_t>(traits(tensor.dtype).bits / 8);
+    // Not initialised: pages that nobody writes cost no memory.
+    const std::shared_ptr<To[]> to(new To[size]);
+    if (conversion_ == Conversion::done)
+      (tensor.dtype == DType::fp32 ? convert<To, float> : convert<To, fp16>)(tensor.bytes, to.get());
+    converted_.push_back(to);
+    rounded_ += std::is_same_v<To, bf16>;
+    return to.get();
+  }
+
+  // Some checkpoints have FP32 norms. FP16 is exact in FP32, not in BF16.
   NormWeights take_norm(const std::string& name) {
     const Tensor* tensor = tensors_.find(name);
-    if (tensor && tensor->dtype == DType::fp32) return take<float, 1>(name, {config_.hidden_size});
+    if (tensor && (tensor->dtype == DType::fp32 || tensor->dtype == DType::fp16))
+      return take<float, 1>(name, {config_.hidden_size});
     return take<bf16, 1>(name, {config_.hidden_size});
   }
 
@@ -172,7 +202,10 @@ class Finder {
   const Config& config_;
   const Safetensors& tensors_;
   Layout layout_;
-  size_t count_ = 0;
+  Conversion conversion_;
+  std::vector<std::shared_ptr<const void>> converted_;
+  int64_t rounded_ = 0;
+  size_t count_    = 0;
   std::vector<std::string> named_;  // the first problems
 };
 
@@ -185,6 +218,19 @@ Layout detect_layout(const Config& config, const Safetensors& tensors) {
                               : Layout::hf_bf16;  // so that the message names the missing tensors
 }
 
+Result<Weights> find_in(const Config& config, const Safetensors& tensors, Finder::Conversion conversion) {
+  const Layout layout = detect_layout(config, tensors);
+  if (config.mxfp4_experts != (layout != Layout::hf_bf16))
+    return Error{fmt::format(
+        "{}: its experts are {}, but config.json says {} (quantization_config): use the "
+        "config.json of this checkpoint",
+        tensors.path(), config.mxfp4_experts ? "BF16" : "MXFP4", config.mxfp4_experts ? "MXFP4" : "BF16")};
+  Finder finder(config, tensors, layout, conversion);
+  Weights weights = finder.find();
+  if (auto error = finder.error()) return *std::move(error);
+  return weights;
+}
+
 }  // namespace
 
 const char* name(Layout layout) {
@@ -193,16 +239,13 @@ const char* name(Layout layout) {
 }
 
 Result<Weights> find_weights(const Config& config, const Safetensors& tensors) {
-  const Layout layout = detect_layout(config, tensors);
-  if (config.mxfp4_experts != (layout != Layout::hf_bf16))
-    return Error{fmt::format(
-        "{}: its experts are {}, but config.json says {} (quantization_config): use the "
-        "config.json of this checkpoint",
-        tensors.path(), config.mxfp4_experts ? "BF16" : "MXFP4", config.mxfp4_experts ? "MXFP4" : "BF16")};
-  Finder finder(config, tensors, layout);
-  Weights weights = finder.find();
-  if (auto error = finder.error()) return *std::move(error);
-  return weights;
+  return find_in(config, tensors, Finder::Conversion::done);
+}
+
+Result<Layout> find_layout(const Config& config, const Safetensors& tensors) {
+  const auto weights = find_in(config, tensors, Finder::Conversion::left_out);
+  if (!weights) return weights.error();
+  return weights->layout;
 }
 
 }  // namespace fathom::model

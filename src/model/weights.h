@@ -5,10 +5,11 @@
 //   original   the names of the `original/` folder, experts in MXFP4, one fused q, k, v matrix
 //
 // In all three, views of matrices are [out, in] and those of experts [E, out, in]; strides hide the
-// difference.
+// difference. Where the layout says BF16, a fine-tune saved as FP32 or FP16 is rounded to it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -51,11 +52,18 @@ struct Weights {
   View<const bf16, 2> unembedding;  // [V, H]
   NormWeights norm;                 // [H]
   std::vector<LayerWeights> layers;
+  int64_t rounded_tensors = 0;  // of the file that are FP32 or FP16 where the ops compute with BF16
+  std::vector<std::shared_ptr<const void>>
+      converted;  // the memory of tensors that the file has in another type
 };
 
 // Finds all weights and checks dtypes and shapes. Also reads every scale of the experts, 3 % of the file's
-// bytes, to reject NaNs. The views point into `tensors`. Unknown tensors are ignored; layers beyond the
+// bytes, to reject NaNs. The views point into `tensors`, or into `converted`: FP32 and FP16 are rounded to
+// BF16 (to nearest even), but a norm is kept exact, as FP32. Unknown tensors are ignored; layers beyond the
 // config's number of layers are an error.
 Result<Weights> find_weights(const Config& config, const Safetensors& tensors);
+
+// The layout of a checkpoint that find_weights() accepts; the same errors. Converts nothing.
+Result<Layout> find_layout(const Config& config, const Safetensors& tensors);
 
 }  // namespace fathom::model

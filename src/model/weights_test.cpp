@@ -207,7 +207,8 @@ TEST_P(WeightsOf, NamesEachTensorThatIsMissingOrMisshapen) {
     bad[name].shape.insert(bad[name].shape.begin(), 1);
     EXPECT_NE(refusal(bad).find("'" + name + "' is "), std::string::npos) << name << refusal(bad);
     bad             = good;
-    bad[name].dtype = tensor.dtype == "U8" ? "I8" : "F16";
+    bad[name].dtype = "I8";
+    if (tensor.dtype != "U8") bad[name].shape.back() *= 2;
     EXPECT_NE(refusal(bad).find("'" + name + "' is "), std::string::npos) << name << refusal(bad);
   }
 }
@@ -226,6 +227,92 @@ TEST_P(WeightsOf, NormsMayBeFp32) {
   const auto weights = find(checkpoint);
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_EQ(norm_bytes(std::get<1>(weights->norm)), checkpoint[norm].bytes);
+}
+
+// As transformers saves a fine-tune: every BF16 tensor in another type. Returns the new one's bytes.
+template <class To>
+std::string widened(const std::string& bf16_bytes) {
+  std::string bytes(bf16_bytes.size() / 2 * sizeof(To), '\0');
+  for (size_t i = 0; i < bf16_bytes.size() / 2; ++i) {
+    bf16 from;
+    std::memcpy(&from, &bf16_bytes[2 * i], 2);
+    const To to{static_cast<float>(from)};
+    std::memcpy(&bytes[sizeof(To) * i], &to, sizeof(To));
+  }
+  return bytes;
+}
+
+TEST_P(WeightsOf, Fp32IsRoundedToBf16AndNormsAreNot) {
+  const RawTensors bf16_checkpoint = tiny_checkpoint(GetParam());
+  RawTensors checkpoint            = bf16_checkpoint;
+  int64_t tensors                  = 0;
+  for (auto& [name, tensor] : checkpoint) {
+    if (tensor.dtype != "BF16") continue;
+    const bool norm = name.find("norm") != std::string::npos;
+    tensors += !norm;
+    tensor.dtype = "F32";
+    tensor.bytes = widened<float>(tensor.bytes);
+    // Less than half a BF16 step away, so that rounding finds the way back.
+    for (size_t i = 0; !norm && i < tensor.bytes.size(); i += 4) tensor.bytes[i + 1] = '\x7f';
+  }
+  const auto weights = find(checkpoint), expected = find(bf16_checkpoint);
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_EQ(weights->rounded_tensors, tensors);
+  EXPECT_EQ(expected->rounded_tensors, 0);
+  EXPECT_EQ(bytes(weights->embedding), bytes(expected->embedding));
+  EXPECT_EQ(bytes(weights->unembedding), bytes(expected->unembedding));
+  EXPECT_EQ(norm_bytes(weights->norm), widened<float>(norm_bytes(expected->norm)));
+  for (size_t l = 0; l < weights->layers.size(); ++l) {
+    const LayerWeights &a = weights->layers[l], &b = expected->layers[l];
+    EXPECT_EQ(norm_bytes(a.attn_norm), widened<float>(norm_bytes(b.attn_norm)));
+    for (const auto part : {&LayerWeights::q, &LayerWeights::k, &LayerWeights::v, &LayerWeights::out,
+                            &LayerWeights::router, &LayerWeights::mlp1_bias, &LayerWeights::mlp2_bias})
+      EXPECT_EQ(bytes(a.*part), bytes(b.*part)) << l;
+    for (const auto part : {&LayerWeights::q_bias, &LayerWeights::k_bias, &LayerWeights::v_bias,
+                            &LayerWeights::sinks, &LayerWeights::out_bias, &LayerWeights::router_bias})
+      EXPECT_EQ(bytes(a.*part), bytes(b.*part)) << l;
+    if (GetParam() != Layout::hf_bf16) continue;
+    const auto &mine = std::get<1>(a.mlp1), &theirs = std::get<1>(b.mlp1);
+    for (int64_t e = 0; e < E; ++e)
+      for (int64_t o = 0; o < 2 * I; ++o)
+        for (int64_t i = 0; i < H; ++i) ASSERT_EQ(mine(e, o, i).bits, theirs(e, o, i).bits);
+  }
+  EXPECT_EQ(find_layout(config(GetParam()), files_.front()).value(), GetParam());
+}
+
+// Infinities, NaNs, subnormals, ties and what BF16 has no room for.
+TEST_P(WeightsOf, RoundsTheEdgesOfFp32AndFp16ToNearestEven) {
+  RawTensors checkpoint   = tiny_checkpoint(GetParam());
+  const bool original     = GetParam() == Layout::original;
+  const std::string sinks = original ? "block.0.attn.sinks" : "model.layers.0.self_attn.sinks";
+  const std::string norm  = original ? "norm.scale" : "model.norm.weight";
+  const auto put          = [&](const std::string& name, const char* dtype, const auto& values) {
+    checkpoint[name].dtype = dtype;
+    checkpoint[name].bytes.assign(reinterpret_cast<const char*>(values.data()), sizeof(values));
+  };
+  const auto sinks_are = [&](const std::array<uint16_t, kHeads>& expected) {
+    const auto weights = find(checkpoint);
+    ASSERT_TRUE(weights) << weights.error().message;
+    for (int64_t h = 0; h < kHeads; ++h)
+      EXPECT_EQ(weights->layers[0].sinks(h).bits, expected[static_cast<size_t>(h)]) << h;
+  };
+  // infinity, -infinity, NaN, the largest number (beyond BF16's), the smallest subnormal, one that BF16 has,
+  // ties to the even neighbour below and above
+  put(sinks, "F32",
+      std::array<uint32_t, kHeads>{0x7f800000, 0xff800000, 0x7fc00000, 0x7f7fffff, 0x00000001, 0x80010000,
+                                   0x3f808000, 0x3f818000});
+  sinks_are({0x7f80, 0xff80, 0x7fc0, 0x7f80, 0x0000, 0x8001, 0x3f80, 0x3f82});
+  // infinity, -infinity, NaN, 65504 (65536 in BF16), the smallest subnormal (normal in BF16), 1, a tie, -0
+  put(sinks, "F16",
+      std::array<uint16_t, kHeads>{0x7c00, 0xfc00, 0x7e00, 0x7bff, 0x0001, 0x3c00, 0x3c04, 0x8000});
+  sinks_are({0x7f80, 0xff80, 0x7fc0, 0x4780, 0x3380, 0x3f80, 0x3f80, 0x8000});
+
+  std::array<uint16_t, H> halves{};
+  halves.fill(0x3c01);  // 1 + 2^-10, which BF16 lacks
+  put(norm, "F16", halves);
+  const auto weights = find(checkpoint);
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_EQ(std::get<1>(weights->norm)(5), 1 + 0x1p-10f);
 }
 
 TEST_P(WeightsOf, NanScalesAreRefused) {

@@ -311,6 +311,30 @@ TEST(Api, AsksForConstraints) {
   EXPECT_EQ(scene.generator.sequences.size(), 1u);
 }
 
+TEST(Api, LimitsReasoning) {
+  Scene scene;
+  using Kind = ConstraintRequest::Kind;
+  scene.chat(R"(,"response_format":{"type":"json_object"},"max_tokens":100)");
+  scene.chat(R"(,"response_format":{"type":"json_object"},"max_tokens":100,"thinking_token_budget":7)");
+  scene.chat(R"(,"response_format":{"type":"json_object"},"max_tokens":100,"thinking_token_budget":-1)");
+  scene.chat(R"(,"thinking_token_budget":5)");
+  scene.ask("POST", "/v1/responses", R"({"input":"Hi.","thinking_token_budget":6,"max_output_tokens":50})");
+  ASSERT_EQ(scene.constraints.size(), 5u);
+  EXPECT_FALSE(scene.constraints[0].max_reasoning_tokens);
+  EXPECT_EQ(scene.constraints[0].max_tokens, 100);
+  EXPECT_EQ(scene.constraints[1].max_reasoning_tokens, 7);
+  EXPECT_FALSE(scene.constraints[2].max_reasoning_tokens || scene.constraints[2].max_tokens);
+  EXPECT_EQ(scene.constraints[3].kind, Kind::text);
+  EXPECT_EQ(scene.constraints[3].max_reasoning_tokens, 5);
+  EXPECT_EQ(scene.constraints[4].kind, Kind::text);
+  EXPECT_EQ(scene.constraints[4].max_reasoning_tokens, 6);
+  scene.chat(R"(,"thinking_token_budget":-1)");
+  EXPECT_EQ(scene.constraints.size(), 5u);
+  const auto text = scene.ask("POST", "/v1/completions", R"({"prompt":"Hi.","thinking_token_budget":6})");
+  EXPECT_EQ(text->status, 400);
+  EXPECT_EQ(Json::parse(text->text)["error"]["param"], "thinking_token_budget");
+}
+
 TEST(Api, CountsWhatHappens) {
   ServeMetrics metrics({.name = "tiny", .max_context = 512, .page_tokens = 16});
   ScriptedGenerator generator;

@@ -94,6 +94,12 @@ TEST(ChatCompletionRequest, Options) {
           .options;
   EXPECT_EQ(both.max_tokens, 5);
   EXPECT_EQ(both.sampling.repetition_penalty, 2);
+  EXPECT_FALSE(o.thinking_token_budget);
+  EXPECT_EQ(parsed(with_messages(R"("thinking_token_budget":0)")).options.thinking_token_budget, 0);
+  EXPECT_EQ(parsed(with_messages(R"("thinking_token_budget":-1,"thinking_budget_tokens":9)"))
+                .options.thinking_token_budget,
+            -1);
+  EXPECT_EQ(parsed(with_messages(R"("thinking_budget_tokens":99999)")).options.thinking_token_budget, 99999);
   EXPECT_EQ(o.request_id, "r-1");
   EXPECT_EQ(request.reasoning_effort, "high");
   EXPECT_FALSE(request.include_reasoning || request.parallel_tool_calls);
@@ -144,6 +150,8 @@ TEST(ChatCompletionRequest, RefusesEachFieldByName) {
           {"repetition_penalty", R"("repetition_penalty":0)"},
           {"repetition_penalty", R"("repetition_penalty":1e-300)"},
           {"repeat_penalty", R"("repeat_penalty":0)"},
+          {"thinking_token_budget", R"("thinking_token_budget":-2)"},
+          {"thinking_budget_tokens", R"("thinking_budget_tokens":"many")"},
           {"n_predict", R"("n_predict":0)"},
           {"n_predict", R"("n_predict":-2)"},
           {"n_predict", R"("n_predict":4097)"},

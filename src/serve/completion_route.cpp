@@ -24,6 +24,11 @@ void completions(const RequestContext& context) {
         bad_request("response_format",
                     "this model keeps to a format in chat completions and responses only, not "
                     "where it goes on with a text"));
+  if (options.thinking_token_budget.value_or(-1) >= 0 && checkpoint.harmony)
+    return context.refuse(
+        bad_request("thinking_token_budget",
+                    "reasoning is limited in chat completions and responses only: a text that the "
+                    "model goes on with has none"));
   const uint64_t seed = options.seed.value_or(random_seed());
   CompletionOptions writer_options{.envelope               = envelope_of(context, options, "cmpl-"),
                                    .logprobs               = options.sampling.logprobs.has_value(),

@@ -80,6 +80,11 @@ GenerationOptions read_generation_options(const Field& body, const ServedModel& 
   if (!max_tokens && predict != -1) options.max_tokens = predict;
   options.min_tokens =
       body["min_tokens"].integer(0, options.max_tokens.value_or(served.max_context)).value_or(0);
+  // thinking_budget_tokens is llama.cpp's name. A budget beyond the context is none.
+  constexpr int64_t kMaxBudget       = 1'000'000'000;
+  const auto llama_budget            = body["thinking_budget_tokens"].integer(-1, kMaxBudget);
+  const auto budget                  = body["thinking_token_budget"].integer(-1, kMaxBudget);
+  options.thinking_token_budget      = budget ? budget : llama_budget;
   options.n                          = body["n"].integer(1, kMaxChoices).value_or(1);
   options.stop                       = read_stop(body["stop"]);
   options.stop_token_ids             = body["stop_token_ids"].token_ids(kMaxStopTokenIds, served.vocab_size);

@@ -44,8 +44,10 @@ struct GenerationOptions {
   std::optional<uint64_t> seed;       // none: a random one; choice i of n samples with seed + i
   std::optional<int64_t> max_tokens;  // at most max_context; none: as many as fit
   int64_t min_tokens = 0;             // at most max_tokens
-  int64_t n          = 1;             // answers to each prompt
-  std::vector<std::string> stop;      // no empty strings
+  // Of reasoning; then the answer begins. -1: no limit; none: with a format, at most half of max_tokens.
+  std::optional<int64_t> thinking_token_budget;
+  int64_t n = 1;                  // answers to each prompt
+  std::vector<std::string> stop;  // no empty strings
   std::vector<model::TokenId> stop_token_ids;
   bool ignore_eos                 = false;
   bool include_stop_str_in_output = false;

@@ -49,6 +49,18 @@ std::vector<TokenId> with_stops(std::vector<TokenId> eos, const std::vector<Toke
   return eos;
 }
 
+// The constraint of the format, if any, with the limit of the reasoning; that alone where there is no format.
+std::optional<ConstraintRequest> with_thinking_budget(std::optional<ConstraintRequest> constraint,
+                                                      const GenerationOptions& options, int64_t max_tokens) {
+  const auto budget = options.thinking_token_budget;
+  if (budget == -1) return constraint;
+  if (!constraint && !budget) return std::nullopt;
+  if (!constraint) constraint = ConstraintRequest{.kind = ConstraintRequest::Kind::text};
+  constraint->max_reasoning_tokens = budget;
+  constraint->max_tokens           = max_tokens;
+  return constraint;
+}
+
 // A forced tool call takes the place of the response format: there is no other answer.
 std::optional<ConstraintRequest> chat_constraint(const ChatCompletionRequest& chat) {
   const bool named = chat.tool_choice.kind == ToolChoice::Kind::named;
@@ -97,11 +109,12 @@ std::optional<ApiError> add_choices(const RequestContext& context, const Generat
   parser.keep_stop      = options.include_stop_str_in_output;
   parser.min_tokens     = options.min_tokens;
   std::unique_ptr<engine::Constraint> compiled;  // once, since a schema may take long
-  if (constraint) {
+  if (const auto asked = with_thinking_budget(constraint, options, std::get<int64_t>(max_tokens))) {
+    const char* param = constraint ? "response_format" : "thinking_token_budget";
     if (!context.model->constraint)
-      return bad_request("response_format", "this server cannot constrain what the model writes");
-    auto result = context.model->constraint(*constraint);
-    if (!result) return bad_request("response_format", result.error().message);
+      return bad_request(param, "this server cannot constrain what the model writes");
+    auto result = context.model->constraint(*asked);
+    if (!result) return bad_request(param, result.error().message);
     compiled = std::move(*result);
   }
   for (int64_t i = 0; i < options.n; ++i) {

@@ -10,6 +10,7 @@
 #include "core/strict_json.h"
 #include "grammar/grammar_constraint.h"
 #include "grammar/json_schema.h"
+#include "serve/thinking_budget.h"
 
 namespace fathom::serve {
 namespace {
@@ -63,9 +64,14 @@ class HarmonyConstraint : public engine::Constraint {
 
   void accept_token(TokenId id) override {
     if (answer_) return answer_->accept_token(id);
+    const bool counts = thought_ || (state_ == State::reasoning && id != tokens_.end);
+    if (counts && reasoning_left_.value_or(0) > 0) --*reasoning_left_;
     if (state_ == State::reasoning) {
-      if (reasoning_left_ && id != tokens_.end) --*reasoning_left_;
-      if (id == tokens_.end) state_ = State::between, read_ = 0;
+      if (id == tokens_.end) {
+        state_   = State::between;
+        read_    = 0;
+        thought_ = true;
+      }
       return;
     }
     if (state_ == State::between) {
@@ -102,8 +108,9 @@ class HarmonyConstraint : public engine::Constraint {
   std::vector<TokenId> next_message_;  // the tokens between the end of a message and the next header
   std::vector<Header> headers_;
   std::optional<int64_t> reasoning_left_;  // tokens
-  State state_ = State::header;
-  size_t read_ = 0;                 // tokens read of the header, or between messages
+  State state_  = State::header;
+  bool thought_ = false;            // a message of reasoning has ended
+  size_t read_  = 0;                // tokens read of the header, or between messages
   std::vector<size_t> candidates_;  // headers that match the tokens read so far
   std::optional<grammar::GrammarConstraint> answer_;
   std::vector<uint8_t> token_mask_;  // [V], scratch
@@ -138,6 +145,11 @@ OutputConstraints::OutputConstraints(const model::Tokenizer& tokenizer,
 Result<std::unique_ptr<engine::Constraint>> OutputConstraints::make(const ConstraintRequest& request) const {
   if (request.kind == ConstraintRequest::Kind::tool_call && request.tools.empty())
     return Error{"a tool must be called, but there is none: give 'tools'"};
+  if (request.kind == ConstraintRequest::Kind::text) {
+    if (!harmony_ || !request.max_reasoning_tokens) return std::unique_ptr<engine::Constraint>();
+    return std::unique_ptr<engine::Constraint>(std::make_unique<ThinkingBudget>(
+        *tokenizer_, *harmony_, next_message(), *request.max_reasoning_tokens));
+  }
   return harmony_ ? make_harmony(request) : make_plain(request);
 }
 
@@ -183,10 +195,23 @@ Result<std::unique_ptr<engine::Constraint>> OutputConstraints::make_harmony(
     for (const bool json : {false, true})
       headers.push_back({header("final", json), *grammar, tokens.return_});
   }
-  std::vector<TokenId> next_message = {tokens.start};
-  append_text(*tokenizer_, "assistant", next_message);
+  std::vector<TokenId> between         = next_message();
+  std::optional<int64_t> max_reasoning = request.max_reasoning_tokens;
+  if (request.allow_reasoning && !max_reasoning && request.max_tokens) {
+    // Beside the text of reasoning and answer: two headers, what ends the two, and what is between them.
+    size_t longest = 0;
+    for (const Header& header : headers) longest = std::max(longest, header.ids.size());
+    const auto frame = static_cast<int64_t>(headers.front().ids.size() + longest + between.size() + 2);
+    max_reasoning    = std::max<int64_t>(0, *request.max_tokens / 2 - frame);
+  }
   return std::unique_ptr<engine::Constraint>(std::make_unique<HarmonyConstraint>(
-      trie_, tokens, std::move(next_message), std::move(headers), request.max_reasoning_tokens));
+      trie_, tokens, std::move(between), std::move(headers), max_reasoning));
+}
+
+std::vector<TokenId> OutputConstraints::next_message() const {
+  std::vector<TokenId> ids = {harmony_->start};
+  append_text(*tokenizer_, "assistant", ids);
+  return ids;
 }
 
 }  // namespace fathom::serve

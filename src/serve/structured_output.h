@@ -29,13 +29,17 @@ struct ConstraintRequest {
     // A call of one of `tools`. With harmony: a message to functions.NAME whose content is the arguments,
     // ended by <|call|>. Without: {"name": NAME, "arguments": {...}}.
     tool_call,
+    text,  // anything: only the reasoning is limited
   };
   Kind kind = Kind::json_object;
   std::string schema;  // JSON text; properties are generated in its order, so keep the client's order
   std::vector<ToolSchema> tools;  // at least one for tool_call
   bool allow_reasoning = true;    // analysis messages before the answer; harmony only
-  // Of all analysis messages together; then the answer begins.
+  // Of the analysis messages together, and of what separates them; then the answer begins.
   std::optional<int64_t> max_reasoning_tokens = {};
+  // Of reasoning and answer together. Where there is no max_reasoning_tokens, an answer in a format has at
+  // least half of them: cut short, it would be no JSON.
+  std::optional<int64_t> max_tokens = {};
 };
 
 // Immutable and safe to use from many threads. Make one for each model: the constructor builds the token
@@ -49,12 +53,14 @@ class OutputConstraints {
                     std::vector<model::TokenId> end_ids, int64_t vocab_size);
 
   // A constraint for the answer to a prompt that ends with <|start|>assistant; for models without harmony, to
-  // any prompt. An error is the client's fault; it names the place in the schema and what cannot be enforced.
+  // any prompt. Null where nothing is asked for that could be held to. An error is the client's fault; it
+  // names the place in the schema and what cannot be enforced.
   Result<std::unique_ptr<engine::Constraint>> make(const ConstraintRequest& request) const;
 
  private:
   Result<std::unique_ptr<engine::Constraint>> make_plain(const ConstraintRequest& request) const;
   Result<std::unique_ptr<engine::Constraint>> make_harmony(const ConstraintRequest& request) const;
+  std::vector<model::TokenId> next_message() const;  // harmony's <|start|>assistant
 
   const model::Tokenizer* tokenizer_;
   std::optional<model::HarmonyTokens> harmony_;

@@ -126,11 +126,15 @@ TEST_F(OutputConstraint, ReasoningMayBeForbiddenOrBounded) {
                       "<|channel|>final<|message|>{}<|return|>"));
   EXPECT_FALSE(follows(*make({.kind = Kind::json_object, .max_reasoning_tokens = 0}), "<|channel|>analysis"));
 
-  const auto constraint = make({.kind = Kind::json_object, .max_reasoning_tokens = 3});
+  // A letter, then all that is between two messages, then two letters.
+  const std::string between = "<|start|>assistant<|channel|>analysis<|message|>";
+  const auto separators     = tokenizer_.encode(between, model::AddedTokens::recognised)->size();
+  const auto constraint =
+      make({.kind = Kind::json_object, .max_reasoning_tokens = static_cast<int64_t>(3 + separators)});
   ASSERT_TRUE(follows(*constraint, "<|channel|>analysis<|message|>"));
   const TokenId letter = tokenizer_.encode("a")->front();
   constraint->accept_token(letter);
-  ASSERT_TRUE(follows(*constraint, "<|end|><|start|>assistant<|channel|>analysis<|message|>"));
+  ASSERT_TRUE(follows(*constraint, "<|end|>" + between));
   constraint->accept_token(letter);
   constraint->accept_token(letter);
   EXPECT_EQ(allowed(*constraint), std::set<TokenId>{harmony_.end});

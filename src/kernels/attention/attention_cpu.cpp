@@ -423,7 +423,7 @@ void attention_cpu(View<const float, 3> q, const KvPages& kv, View<const bf16, 1
   const AttentionTask task{q, kv, sinks, window, rows, out, tile_heads};
   const int64_t share = attention_cpu_scratch_bytes(heads, head_dim, 1);
   std::atomic<int64_t> next{0};
-  on.threads->run([&](int worker) {
+  on.threads->run_shares([&](int worker) {
     HWY_DYNAMIC_DISPATCH(attend)(task, next, on.scratch.data() + worker * share);
   });
 }

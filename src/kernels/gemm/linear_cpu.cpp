@@ -66,7 +66,7 @@ void linear(View<const float, 2> x, View<const bf16, 2> w, View<const bf16, 1> b
 
   const Bf16Matrix matrix{w.data(), depth, w.stride(0)};
   PanelScheduler queue(1, round_up(outputs, kPanel) / kPanel, on.threads->threads());
-  on.threads->run([&](int worker) {
+  on.threads->run_shares([&](int worker) {
     const TileScratch tile = scratch.tiles.of(worker);
     for (auto run = queue.take(); run.begin < run.end; run = queue.take())
       dot_products(matrix, scratch.rows, count, run.begin * kPanel, std::min(run.end * kPanel, outputs), tile,

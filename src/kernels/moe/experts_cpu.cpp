@@ -119,7 +119,7 @@ template <class Matrices, class Take>
 void expert_products(const ExpertsTask& task, const ExpertsScratch& s, int64_t active,
                      const Matrices& matrices, int64_t outputs, const float* const* rows, const Take& take) {
   PanelScheduler queue(active, round_up(outputs, kPanel) / kPanel, task.threads.threads());
-  task.threads.run([&](int worker) {
+  task.threads.run_shares([&](int worker) {
     const TileScratch tile = s.tiles.of(worker);
     for (auto run = queue.take(); run.begin < run.end; run = queue.take()) {
       const int64_t e = s.active[run.matrix], first = s.first[e], count = s.first[e + 1] - first;

@@ -60,9 +60,13 @@ std::string point_cells(const PointRecord& point) {
 }
 
 std::string rows_of(const ExperimentRecord& experiment, size_t number) {
-  std::string rows = fmt::format(
-      "<tbody>\n<tr><th scope=\"rowgroup\" rowspan=\"{}\"><a class=\"id\" href=\"#e{}\">{}</a></th>",
-      std::max<size_t>(experiment.points.size(), 1), number, escape(experiment.id));
+  // An experiment that was skipped as a whole has no row to link to.
+  const std::string id =
+      was_skipped(experiment)
+          ? fmt::format("<span class=\"id\">{}</span>", escape(experiment.id))
+          : fmt::format("<a class=\"id\" href=\"#e{}\">{}</a>", number, escape(experiment.id));
+  std::string rows = fmt::format("<tbody>\n<tr><th scope=\"rowgroup\" rowspan=\"{}\">{}</th>",
+                                 std::max<size_t>(experiment.points.size(), 1), id);
   if (experiment.points.empty())
     return rows + fmt::format("<td colspan=\"7\">{}</td></tr>\n</tbody>\n",
                               escape(why_no_best(experiment, nullptr)));

@@ -72,6 +72,23 @@ const VariantRecord* best_of(const PointRecord& point) {
   return best;
 }
 
+bool was_skipped(const ExperimentRecord& experiment) {
+  return experiment.points.empty() && experiment.status == Outcome::skipped;
+}
+
+bool is_advisory(const PointRecord& point) { return point.aa && point.aa->advisory; }
+
+bool is_above_limit(const VariantRecord& variant) {
+  constexpr double kMost = 1.02;
+  return is_valid(variant) && variant.share_of_limit && *variant.share_of_limit > kMost;
+}
+
+const PointRecord* headline_point(const ExperimentRecord& experiment) {
+  for (auto point = experiment.points.rbegin(); point != experiment.points.rend(); ++point)
+    if (best_of(*point)) return &*point;
+  return experiment.points.empty() ? nullptr : &experiment.points.back();
+}
+
 std::string why_no_best(const ExperimentRecord& experiment, const PointRecord* point) {
   if (!point) {
     if (experiment.status == Outcome::skipped) return skip_text(experiment.skip);
@@ -100,8 +117,9 @@ Tally tally_of(const RunRecord& run) {
       for (const VariantRecord& variant : point.variants) {
         tally.skipped += variant.status == Outcome::skipped ? 1 : 0;
         tally.failed += is_failed(variant.status) ? 1 : 0;
+        tally.above_limit += is_above_limit(variant) ? 1 : 0;
         if (variant.id != point.baseline || is_invalid(variant))
-          count_verdict(variant, point.aa && point.aa->advisory, tally);
+          count_verdict(variant, is_advisory(point), tally);
         if (variant.prediction && variant.prediction->held)
           ++(*variant.prediction->held ? tally.predictions_held : tally.predictions_failed);
       }

@@ -23,6 +23,15 @@ const lab::VariantRecord* baseline_of(const lab::PointRecord& point);
 // The valid variant of ours with the highest ratio, null when there is none. Libraries are yardsticks and
 // never the best.
 const lab::VariantRecord* best_of(const lab::PointRecord& point);
+// Skipped as a whole: none of its variants was even tried.
+bool was_skipped(const lab::ExperimentRecord& experiment);
+// The baseline differed from itself (A/A), so that every verdict at the point is advisory.
+bool is_advisory(const lab::PointRecord& point);
+// The point that stands for its experiment in a summary: the last one with a best variant, which is the
+// largest where points grow; else the last. Null for an experiment without points.
+const lab::PointRecord* headline_point(const lab::ExperimentRecord& experiment);
+// Beyond 100 % and the margin of 2 %: the control was slower than the variant, so the share says little.
+bool is_above_limit(const lab::VariantRecord& variant);
 // Why best_of() is null, for a person: "skipped: needs_cuda", "simd: wrong output". `point` is null for an
 // experiment without points.
 std::string why_no_best(const lab::ExperimentRecord& experiment, const lab::PointRecord* point);
@@ -34,6 +43,7 @@ struct Tally {                      // variants at points, baselines not counted
   int invalid          = 0;  // baselines and whole experiments count
   int skipped          = 0;  // baselines count, a whole experiment once
   int failed           = 0;  // wrong, crashed, timeout, oom; baselines count, a whole experiment once
+  int above_limit      = 0;  // valid ones; baselines count
   int predictions_held = 0, predictions_failed = 0;
 };
 Tally tally_of(const lab::RunRecord& run);

@@ -50,15 +50,29 @@ int count_variants(const ExperimentRecord& experiment, const std::function<bool(
   return count;
 }
 
-bool has_failed(Outcome outcome) {
-  return outcome == Outcome::wrong || outcome == Outcome::crashed || outcome == Outcome::timeout ||
-         outcome == Outcome::oom;
+// What failed is not counted as invalid too, although its verdict may say so.
+bool counts_as_invalid(const VariantRecord& v) { return is_invalid(v) && !is_failed(v.status); }
+
+int invalid_in(const ExperimentRecord& e) {
+  return count_variants(e, counts_as_invalid) + (e.points.empty() && e.status == Outcome::invalid ? 1 : 0);
+}
+
+int failed_in(const ExperimentRecord& e) {
+  return count_variants(e, [](const VariantRecord& v) { return is_failed(v.status); }) +
+         (e.points.empty() && is_failed(e.status) ? 1 : 0);
+}
+
+int above_limit_in(const ExperimentRecord& e) { return count_variants(e, is_above_limit); }
+
+int advisory_in(const ExperimentRecord& e) {
+  return static_cast<int>(std::count_if(e.points.begin(), e.points.end(), is_advisory));
 }
 
 }  // namespace
 
 std::string remedy(const Skip& skip) {
   const std::string need = skip.need.empty() ? "what it needs" : skip.need;
+  if (need.find(": ") != std::string::npos) return need + ".";  // says it in a sentence of its own
   if (skip.reason == "needs_cuda") return "Run a build with CUDA on a machine with an NVIDIA GPU.";
   if (skip.reason == "needs_feature") return fmt::format("Run on a machine that has {}.", need);
   if (skip.reason == "needs_gpus") return fmt::format("Run on a machine with {}.", need);
@@ -108,28 +122,28 @@ bool is_stale(const ExperimentRecord& experiment, const ReportContext& context) 
   return now != context.source_now.end() && now->second != experiment.source_hash;
 }
 
+DoubtCounts doubts_of(const RunRecord& run, const ReportContext& context) {
+  DoubtCounts counts;
+  for (const ExperimentRecord& e : run.experiments) {
+    counts.invalid += invalid_in(e);
+    counts.failed += failed_in(e);
+    counts.advisory += advisory_in(e);
+    counts.stale += is_stale(e, context) ? 1 : 0;
+    counts.above_limit += above_limit_in(e);
+  }
+  return counts;
+}
+
 std::string doubts_html(const RunRecord& run, const ReportContext& context) {
-  std::string lines;
-  lines += doubt_line(
-      run, "void", "✕", "invalid", "faster than the work allows, or caught:", [](const ExperimentRecord& e) {
-        return count_variants(e, is_invalid) + (e.points.empty() && e.status == Outcome::invalid);
-      });
-  lines += doubt_line(
-      run, "bad", "✕", "failed",
-      "wrong output, a crash, or out of time or memory:", [](const ExperimentRecord& e) {
-        return count_variants(e,
-                              [](const VariantRecord& v) { return has_failed(v.status) && !is_invalid(v); }) +
-               (e.points.empty() && has_failed(e.status));
-      });
-  lines += doubt_line(run, "doubt", "⚠", "advisory",
-                      "points where the baseline differed from itself:", [](const ExperimentRecord& e) {
-                        return static_cast<int>(std::count_if(e.points.begin(), e.points.end(), is_advisory));
-                      });
-  lines += doubt_line(run, "doubt", "⚠", "stale", "the source changed since it was measured:",
-                      [&](const ExperimentRecord& e) { return is_stale(e, context) ? 1 : 0; });
-  lines += doubt_line(run, "doubt", "⚠", "above the limit",
-                      "faster than the control that says what can be reached:",
-                      [](const ExperimentRecord& e) { return count_variants(e, is_above_limit); });
+  std::string lines =
+      doubt_line(run, "void", "✕", "invalid", "faster than the work allows, or caught:", invalid_in) +
+      doubt_line(run, "bad", "✕", "failed", "wrong output, a crash, or out of time or memory:", failed_in) +
+      doubt_line(run, "doubt", "⚠", "advisory",
+                 "points where the baseline differed from itself:", advisory_in) +
+      doubt_line(run, "doubt", "⚠", "stale", "the source changed since it was measured:",
+                 [&](const ExperimentRecord& e) { return is_stale(e, context) ? 1 : 0; }) +
+      doubt_line(run, "doubt", "⚠", "above the limit",
+                 "faster than the control that says what can be reached:", above_limit_in);
   lines += doubt_line(run, "doubt", "?", "inconclusive",
                       "the interval reaches across the margin of 2 %:", [](const ExperimentRecord& e) {
                         return count_variants(e, [](const VariantRecord& v) {
@@ -165,7 +179,7 @@ std::string failures_html(const RunRecord& run) {
         const std::string detail = v.invalid_reason && v.detail.find(*v.invalid_reason) == std::string::npos
                                        ? *v.invalid_reason + (v.detail.empty() ? "" : ": " + v.detail)
                                        : v.detail;
-        row(e, id_at(experiment, point, v.id), is_invalid(v) ? Outcome::invalid : v.status,
+        row(e, id_at(experiment, point, v.id), counts_as_invalid(v) ? Outcome::invalid : v.status,
             v.caught_by.value_or(""), detail);
       }
   }
@@ -199,7 +213,12 @@ std::string skips_html(const RunRecord& run) {
                               skip && !skip->need.empty() ? ": " + escape(skip->need) : "");
   };
   for (const ExperimentRecord& experiment : run.experiments) {
-    if (was_skipped(experiment)) add(experiment.skip, experiment.id, &Skipped::experiments);
+    if (was_skipped(experiment)) {
+      const bool said = experiment.skip || experiment.points.empty() || experiment.points[0].variants.empty();
+      add(said ? experiment.skip : experiment.points[0].variants[0].skip, experiment.id,
+          &Skipped::experiments);
+      continue;
+    }
     for (const PointRecord& point : experiment.points)
       for (const VariantRecord& v : point.variants)
         if (v.status == Outcome::skipped) add(v.skip, id_at(experiment, point, v.id), &Skipped::variants);

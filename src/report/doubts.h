@@ -17,6 +17,10 @@ std::string why_text(const lab::VariantRecord& variant);
 
 bool is_stale(const lab::ExperimentRecord& experiment, const ReportContext& context);
 
+struct DoubtCounts {  // results, points and experiments
+  int invalid = 0, failed = 0, advisory = 0, stale = 0, above_limit = 0;
+};
+DoubtCounts doubts_of(const lab::RunRecord& run, const ReportContext& context);
 // A line for each kind of doubt with its count and the experiments concerned; one line when there is none.
 std::string doubts_html(const lab::RunRecord& run, const ReportContext& context);
 std::string failures_html(const lab::RunRecord& run);  // a table, empty when nothing failed

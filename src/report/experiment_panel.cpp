@@ -108,7 +108,8 @@ std::string ladder_row(const VariantRecord& variant, const PointRecord& point, c
   std::string out = "<tr>" + name_cell(variant);
   if (variant.status == Outcome::ok || (variant.status == Outcome::invalid && variant.time_ns)) {
     out += time_cell(variant) + ratio_cell(variant, point) +
-           fmt::format("<td class=\"bar\">{}</td><td>{}{}</td>", interval_bar(scale, &variant),
+           fmt::format("<td class=\"bar\">{}</td><td{}>{}{}</td>", interval_bar(scale, &variant),
+                       variant.verdict || is_invalid(variant) ? "" : " class=\"empty\"",
                        verdict_html(variant, is_advisory(point) && variant.verdict.has_value()),
                        is_invalid(variant) ? sub(why_text(variant)) : "") +
            share_cell(variant) + prediction_cell(variant) + checked_cell(variant);

@@ -99,18 +99,12 @@ std::string tallies_html(const Tally& tally) {
 }
 
 // "2 invalid, 1 advisory", and how many those are together.
-std::pair<int, std::string> doubts_of(const RunRecord& run, const Tally& tally,
-                                      const ReportContext& context) {
-  int points = 0, stale = 0, total = 0;
-  for (const ExperimentRecord& experiment : run.experiments) {
-    points +=
-        static_cast<int>(std::count_if(experiment.points.begin(), experiment.points.end(), is_advisory));
-    stale += is_stale(experiment, context) ? 1 : 0;
-  }
+std::pair<int, std::string> doubt_words(const DoubtCounts& doubts) {
+  int total = 0;
   std::string words;
-  for (const auto& [number, word] : {std::pair{tally.invalid, "invalid"}, std::pair{tally.failed, "failed"},
-                                     std::pair{tally.above_limit, "above the limit"},
-                                     std::pair{points, "advisory"}, std::pair{stale, "stale"}})
+  for (const auto& [number, word] : {std::pair{doubts.invalid, "invalid"}, std::pair{doubts.failed, "failed"},
+                                     std::pair{doubts.advisory, "advisory"}, std::pair{doubts.stale, "stale"},
+                                     std::pair{doubts.above_limit, "above the limit"}})
     if (number > 0) {
       words += fmt::format("{}{} {}", words.empty() ? "" : ", ", number, word);
       total += number;
@@ -156,7 +150,7 @@ std::string report_header(const RunRecord& run, const nlohmann::json& manifest,
   headline(out,
            fmt::format("{} of {}", tally.predictions_held, tally.predictions_held + tally.predictions_failed),
            "predictions held");
-  const auto [doubts, words] = doubts_of(run, tally, context);
+  const auto [doubts, words] = doubt_words(doubts_of(run, context));
   headline(out, doubts > 0 ? fmt::format("<a class=\"bad\" href=\"#doubts\">✕ {}</a>", doubts) : "0", words);
   return out + "</dl>\n</header>\n";
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -21,7 +22,11 @@ std::map<std::string, Group> groups_of(const RunRecord& run) {
   std::map<std::string, Group> groups;
   for (size_t i = 0; i < run.experiments.size(); ++i)
     if (!run.experiments[i].group.empty()) groups[run.experiments[i].group].push_back(i);
-  std::erase_if(groups, [](const auto& group) { return group.second.size() < 2; });
+  // One experiment is no comparison, nor is one beside others that were skipped.
+  std::erase_if(groups, [&](const auto& group) {
+    return std::count_if(group.second.begin(), group.second.end(),
+                         [&](size_t i) { return !was_skipped(run.experiments[i]); }) < 2;
+  });
   return groups;
 }
 

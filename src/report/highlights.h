@@ -10,6 +10,7 @@
 
 namespace fathom::report {
 
+bool is_failed(lab::Outcome outcome);  // wrong, crashed, timeout, oom
 // The status or the verdict of the record says INVALID.
 bool is_invalid(const lab::VariantRecord& variant);
 // The variant ran, was right and is not INVALID, so its numbers may be used.
@@ -23,7 +24,7 @@ const lab::VariantRecord* baseline_of(const lab::PointRecord& point);
 // The valid variant of ours with the highest ratio, null when there is none. Libraries are yardsticks and
 // never the best.
 const lab::VariantRecord* best_of(const lab::PointRecord& point);
-// Skipped as a whole: none of its variants was even tried.
+// Skipped as a whole: none of its variants was even tried, at any point.
 bool was_skipped(const lab::ExperimentRecord& experiment);
 // The baseline differed from itself (A/A), so that every verdict at the point is advisory.
 bool is_advisory(const lab::PointRecord& point);
@@ -43,7 +44,6 @@ struct Tally {                      // variants at points, baselines not counted
   int invalid          = 0;  // baselines and whole experiments count
   int skipped          = 0;  // baselines count, a whole experiment once
   int failed           = 0;  // wrong, crashed, timeout, oom; baselines count, a whole experiment once
-  int above_limit      = 0;  // valid ones; baselines count
   int predictions_held = 0, predictions_failed = 0;
 };
 Tally tally_of(const lab::RunRecord& run);

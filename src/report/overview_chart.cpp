@@ -165,9 +165,7 @@ std::string overview_chart(const RunRecord& run, const std::vector<Lesson>& less
     out += fmt::format("<b class=\"badge\" style=\"left:{};top:{};margin:{:.0f}px 0 0 {:.0f}px\">{}</b>\n",
                        percent_text(numbered[n]->x), percent_text(numbered[n]->y), places[n].y, places[n].x,
                        numbers[n]);
-  return out +
-         "</div>\n<p class=\"xname\">speed-up of the best variant over its baseline, "
-         "logarithmic</p>\n</div>\n";
+  return out + "</div>\n<p class=\"xname\">speed-up over the baseline, logarithmic</p>\n</div>\n";
 }
 
 }  // namespace fathom::report

@@ -71,7 +71,7 @@ std::string roofline_section(const RunRecord& run, const Roofs& roofs) {
 std::string contents(const std::string& page) {
   std::string out = "<nav class=\"contents\" aria-label=\"Contents\">\n<a href=\"#top\">Summary</a>\n";
   for (const auto& [id, name] : {std::pair{"results", "Results"}, std::pair{"failed", "Failed"},
-                                 std::pair{"groups", "Side by side"}, std::pair{"limits", "Roofline"},
+                                 std::pair{"groups", "Groups"}, std::pair{"limits", "Roofline"},
                                  std::pair{"skipped", "Not run"}, std::pair{"environment", "Environment"}})
     if (page.find(fmt::format("<h2 id=\"{}\"", id)) != std::string::npos)
       out += fmt::format("<a href=\"#{}\">{}</a>\n", id, name);

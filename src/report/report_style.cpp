@@ -141,7 +141,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
   h1 { font-size: 18px; }
   header .facts { font-size: 12px; gap: 0 12px; line-height: 1.4; }
   header .facts dt { display: none; }
-  .contents { gap: 13px; font-size: 12.5px; padding: 5px 12px; }
+  .contents { gap: 12px; font-size: 12px; padding: 5px 12px; }
   .contents a:first-child { display: none; }
   main, header { padding: 0 12px; }
   .headline { margin: 8px 0; }
@@ -163,7 +163,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
   .head { display: flex; gap: 14px; padding-left: 0; }
   .head > :not([data-sort]) { display: none; }
   .row > summary { grid-template: "name name gain share" "best bar bar verdict" "flags flags flags flags" / 92px minmax(0, 1fr) auto auto;
-    gap: 2px 10px; padding-left: 16px; padding-right: 0; }
+    gap: 2px 10px; padding-left: 16px; padding-right: 4px; }
   .row > summary::before { left: 0; }
   .c-name { grid-area: name; } .c-best { grid-area: best; font-size: 12px; } .c-gain { grid-area: gain; } .c-bar { grid-area: bar; }
   .c-verdict { grid-area: verdict; text-align: right; } .c-share { grid-area: share; min-width: 52px; }
@@ -184,7 +184,8 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
   .headline dd { font-size: 12pt; } .headline dt { font-size: 8pt; } .headline .tallies { font-size: 9pt; }
   .headline div { padding: 4px 6px; }
   .plot .area { height: 240px; }
-  .head, .row > summary { grid-template-columns: minmax(0, 24fr) minmax(0, 15fr) 90px minmax(0, 16fr) 96px 66px 40px minmax(0, 8fr); gap: 0 6px; font-size: 8.5pt; }
+  .head, .row > summary { grid-template-columns: minmax(0, 22fr) minmax(0, 14fr) 56px minmax(0, 15fr) 104px 50px 54px minmax(0, 6fr); gap: 0 8px; font-size: 8pt; }
+  .head span { white-space: normal; } .head .iv.ticks { visibility: hidden; } .verdict { font-size: 8pt; }
   .row > summary small, .row > summary .meter { display: none; }
   .row { break-inside: auto; } .row > summary { break-inside: avoid; min-height: 0; padding: 2px 0; }
   .panel { padding-left: 0; }

@@ -42,15 +42,15 @@ bool any_variant(const ExperimentRecord& experiment, Matches matches) {
   });
 }
 
+bool has_failed(const VariantRecord& variant) { return is_failed(variant.status); }
+bool is_only_invalid(const VariantRecord& variant) { return is_invalid(variant) && !has_failed(variant); }
+
 // What the filter of verdicts finds: the headline's verdict, and what any variant at any point has.
 std::set<std::string> tags_of(const ExperimentRecord& experiment, const VariantRecord* best, bool stale) {
   std::set<std::string> tags;
   if (best) tags.insert(std::string(look_of(*best).words.substr(look_of(*best).words.find(' ') + 1)));
-  if (any_variant(experiment, is_invalid)) tags.insert("INVALID");
-  if (any_variant(experiment, [](const VariantRecord& v) {
-        return v.status != Outcome::ok && v.status != Outcome::skipped && !is_invalid(v);
-      }))
-    tags.insert("failed");
+  if (any_variant(experiment, is_only_invalid)) tags.insert("INVALID");
+  if (any_variant(experiment, has_failed)) tags.insert("failed");
   if (any_variant(experiment, [](const VariantRecord& v) { return v.status == Outcome::skipped; }))
     tags.insert("part skipped");
   if (std::any_of(experiment.points.begin(), experiment.points.end(), is_advisory)) tags.insert("advisory");
@@ -110,12 +110,8 @@ std::string flags_html(const ExperimentRecord& experiment, const PointRecord* po
   };
   flag(point && is_advisory(*point), "doubt", "advisory");
   flag(stale, "doubt", "stale");
-  flag(any_variant(experiment, is_invalid), "void", "invalid inside");
-  flag(any_variant(experiment,
-                   [](const VariantRecord& v) {
-                     return v.status != Outcome::ok && v.status != Outcome::skipped && !is_invalid(v);
-                   }),
-       "bad", "failed inside");
+  flag(any_variant(experiment, is_only_invalid), "void", "invalid inside");
+  flag(any_variant(experiment, has_failed), "bad", "failed inside");
   return out;
 }
 

@@ -27,9 +27,9 @@ std::string sub(std::string_view text) {
   return text.empty() ? "" : fmt::format("<span class=\"sub\">{}</span>", escape(text));
 }
 
-std::string name_cell(const VariantRecord& variant) {
+std::string name_cell(const VariantRecord& variant, bool on_gpu) {
   std::string tags = variant.kind;
-  tags += variant.threads == 1 ? ", 1 thread" : fmt::format(", {} threads", variant.threads);
+  if (!on_gpu) tags += variant.threads == 1 ? ", 1 thread" : fmt::format(", {} threads", variant.threads);
   for (const std::string& technique : variant.techniques) tags += ", " + technique;
   return fmt::format("<th scope=\"row\"><span class=\"id\">{}</span>{}{}</th>", escape(variant.id),
                      sub(variant.idea), sub(tags));
@@ -104,8 +104,9 @@ std::string checked_cell(const VariantRecord& variant) {
                      c.timed_calls == 1 ? "" : "s", sub(count_text(c.elements) + " elements"), sub(error));
 }
 
-std::string ladder_row(const VariantRecord& variant, const PointRecord& point, const Scale& scale) {
-  std::string out = "<tr>" + name_cell(variant);
+std::string ladder_row(const VariantRecord& variant, const PointRecord& point, const Scale& scale,
+                       bool on_gpu) {
+  std::string out = "<tr>" + name_cell(variant, on_gpu);
   if (variant.status == Outcome::ok || (variant.status == Outcome::invalid && variant.time_ns)) {
     out += time_cell(variant) + ratio_cell(variant, point) +
            fmt::format("<td class=\"bar\">{}</td><td{}>{}{}</td>", interval_bar(scale, &variant),
@@ -197,7 +198,8 @@ std::string ladder(const ExperimentRecord& experiment, const PointRecord& point,
             "class=\"num\">Share of limit</th><th scope=\"col\">Predicted → came</th><th scope=\"col\" "
             "class=\"num\">Checked</th></tr></thead>\n<tbody>\n",
       at.empty() ? "" : " at " + escape(at), interval_axis(scale, 4));
-  for (const VariantRecord& variant : point.variants) table += ladder_row(variant, point, scale);
+  for (const VariantRecord& variant : point.variants)
+    table += ladder_row(variant, point, scale, experiment.backend == "cuda");
   return scroll_box("Variants of " + id_at(experiment, point), table + "</tbody></table>\n");
 }
 
@@ -260,7 +262,7 @@ std::string metrics_html(const PointRecord& point) {
 std::string point_html(const ExperimentRecord& experiment, size_t number, size_t p, const Scale& scale) {
   const PointRecord& point = experiment.points[p];
   return point_facts(point) + ladder(experiment, point, scale) + "<div class=\"charts\">\n" +
-         figure("Samples: in the order of rounds, and how they are distributed.",
+         figure("Samples around their median, and their histogram.",
                 sample_chart(point, fmt::format("e{}-samples{}", number, p), id_at(experiment, point))) +
          metrics_html(point) + "</div>\n";
 }

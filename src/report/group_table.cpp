@@ -70,11 +70,12 @@ std::string rows_of(const ExperimentRecord& experiment, size_t number) {
       was_skipped(experiment)
           ? fmt::format("<span class=\"id\">{}</span>", escape(experiment.id))
           : fmt::format("<a class=\"id\" href=\"#e{}\">{}</a>", number, escape(experiment.id));
+  const bool tried = !experiment.points.empty() && !was_skipped(experiment);
   std::string rows = fmt::format("<tbody>\n<tr><th scope=\"rowgroup\" rowspan=\"{}\">{}</th>",
-                                 std::max<size_t>(experiment.points.size(), 1), id);
-  if (experiment.points.empty())
+                                 tried ? experiment.points.size() : 1, id);
+  if (!tried)
     return rows + fmt::format("<td colspan=\"7\">{}</td></tr>\n</tbody>\n",
-                              escape(why_no_best(experiment, nullptr)));
+                              was_skipped(experiment) ? "skipped" : escape(why_no_best(experiment, nullptr)));
   for (size_t p = 0; p < experiment.points.size(); ++p)
     rows += (p == 0 ? "" : "<tr>") + point_cells(experiment.points[p]);
   return rows + "</tbody>\n";

@@ -23,9 +23,6 @@ header { padding-top: 28px; }
 footer { padding: 24px 16px 40px; color: var(--muted); font-size: 13px; }
 h1 { font-size: 25px; line-height: 1.25; font-weight: 600; margin: 0 0 10px; letter-spacing: -.01em; overflow-wrap: anywhere; }
 h2 { font-size: 19px; font-weight: 600; margin: 44px 0 10px; padding-top: 12px; border-top: 2px solid var(--ink); }
-h3 { font: 600 16px/1.4 var(--mono); margin: 36px 0 2px; padding-top: 14px; border-top: 1px solid var(--rule); overflow-wrap: anywhere; }
-h4 { font: 600 14px/1.4 var(--mono); margin: 20px 0 4px; overflow-wrap: anywhere; }
-h2 + section > h3 { margin-top: 12px; border-top: 0; padding-top: 0; }
 p { margin: 6px 0; max-width: 78ch; overflow-wrap: anywhere; }
 a { color: var(--accent); text-decoration-thickness: 1px; text-underline-offset: 2px; }
 a:focus-visible, [tabindex]:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
@@ -105,7 +102,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 12.5px/1.45 var(--mo
   a { color: inherit; text-decoration: none; }
   .scroll { overflow: visible; }
   .wide .chart { min-width: 0; }
-  h2, h3, h4, caption, figcaption { break-after: avoid; }
+  h2, h4, caption, figcaption { break-after: avoid; }
   tr, figure, .note { break-inside: avoid; }
   .meter, .tally li { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }

@@ -102,15 +102,15 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
 .iv.ticks small { position: absolute; top: 0; transform: translateX(-50%); margin: 0; font-size: 11px; line-height: 14px; color: var(--muted);
   font-weight: 400; white-space: nowrap; }
 .panel { padding: 8px 8px 18px 22px; font-size: 14px; }
-.panel h4 { font: 600 14px/1.4 var(--sans); margin: 14px 0 4px; }
+.panel h4 { font: 600 14px/1.4 var(--sans); margin: 14px 0 4px; overflow-wrap: anywhere; }
 .panel .lead { font-size: 16px; }
 .parts { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 40px; align-items: start; }
 .part { min-width: 0; border-top: 1px solid var(--rule); margin-top: 12px; }
 .ladder { table-layout: fixed; min-width: 960px; }
-.ladder th:nth-child(1) { width: 23%; } .ladder th:nth-child(2) { width: 12%; }
-.ladder th:nth-child(3) { width: 9%; } .ladder th:nth-child(4) { width: 17%; }
+.ladder th:nth-child(1) { width: 22%; } .ladder th:nth-child(2) { width: 11%; }
+.ladder th:nth-child(3) { width: 9%; } .ladder th:nth-child(4) { width: 16%; }
 .ladder th:nth-child(5) { width: 10%; } .ladder th:nth-child(6) { width: 11%; }
-.ladder th:nth-child(7) { width: 10%; } .ladder th:nth-child(8) { width: 8%; }
+.ladder th:nth-child(7) { width: 13%; } .ladder th:nth-child(8) { width: 8%; }
 .ladder td.bar { padding-top: 8px; }
 .ladder .num .sub { white-space: normal; }
 .panel .charts { grid-template-columns: minmax(0, 420px) minmax(0, 1fr); }

@@ -302,7 +302,7 @@ def expect_opening(browser, path, width):
     browser.evaluate("document.querySelector('.toolbar').text.value = 'matmul';"
                      "document.querySelector('.toolbar').dispatchEvent(new Event('input'))")
     browser.evaluate("location.hash = '#' + document.querySelector('.lessons a').getAttribute('href').slice(1)")
-    for _ in range(100):
+    for _ in range(500):
         if browser.evaluate("document.activeElement.tagName") == "SUMMARY":
             break
         time.sleep(0.02)

@@ -267,6 +267,18 @@ TEST(Report, SkipsAreOneLineAReason) {
   EXPECT_EQ(lines, 4u) << "needs_cuda, needs_feature, needs_library, needs_memory";
 }
 
+TEST(Report, AVariantThatTimedOutFailedAndIsNotInvalidToo) {
+  RunRecord run     = fixture_run();
+  run.experiments   = {run.experiments[0]};
+  VariantRecord& v  = run.experiments[0].points[1].variants[1];
+  v.status          = Outcome::timeout;
+  v.verdict         = "INVALID";
+  const auto counts = doubts_of(run, {});
+  EXPECT_EQ(counts.failed, 1);
+  EXPECT_EQ(counts.invalid, 0);
+  EXPECT_TRUE(holds(report_html(run), "not to be believed: 1 failed"));
+}
+
 TEST(Report, ShowsAManifestThatIsNoJsonAsItIs) {
   RunRecord run = fixture_run();
   run.manifest  = "{torn <in> half";

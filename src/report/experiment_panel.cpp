@@ -139,6 +139,7 @@ std::pair<std::string, std::string_view> name_and_unit(std::string_view name) {
       break;
     }
   std::string words(name);
+  if (words.ends_with("_per_s")) words.replace(words.size() - 6, 6, "/s");
   std::replace(words.begin(), words.end(), '_', ' ');
   return {words, unit == "mhz" ? "MHz" : unit == "w" ? "W" : unit == "c" ? "°C" : unit};
 }
@@ -161,13 +162,15 @@ std::string noise_text(const std::map<std::string, double>& noise) {
 
 std::string stopped_text(const PointRecord& point) {
   if (point.rounds == 0) return "";
-  const std::string why = point.stopped == "precision" ? "stopped when precise enough"
-                          : point.stopped == "rounds"  ? "stopped at the cap on rounds"
-                          : point.stopped == "time"    ? "stopped at the cap on time"
-                                                       : point.stopped;
-  return fmt::format("{} of {} call{} a sample{}", count_text(point.rounds),
-                     count_text(point.calls_per_sample), point.calls_per_sample == 1 ? "" : "s",
-                     why.empty() ? "" : ", " + why);
+  const std::string why   = point.stopped == "precision" ? "stopped when precise enough"
+                            : point.stopped == "rounds"  ? "stopped at the cap on rounds"
+                            : point.stopped == "time"    ? "stopped at the cap on time"
+                                                         : point.stopped;
+  const std::string calls = point.calls_per_sample == 0
+                                ? ""  // of a session a sample is a replay
+                                : fmt::format(" of {} call{} a sample", count_text(point.calls_per_sample),
+                                              point.calls_per_sample == 1 ? "" : "s");
+  return count_text(point.rounds) + calls + (why.empty() ? "" : ", " + why);
 }
 
 std::string point_facts(const PointRecord& point) {
@@ -193,7 +196,7 @@ std::string ladder(const ExperimentRecord& experiment, const PointRecord& point,
   std::string table    = fmt::format(
          "<table class=\"ladder stack\">\n<caption>Variants{}: medians with 95 % "
             "intervals.</caption>\n<thead><tr><th "
-            "scope=\"col\">Variant</th><th scope=\"col\" class=\"num\">Time of a call</th><th scope=\"col\" "
+            "scope=\"col\">Variant</th><th scope=\"col\" class=\"num\">Time</th><th scope=\"col\" "
             "class=\"num\">Speed-up</th><th class=\"bar\">{}</th><th scope=\"col\">Verdict</th><th scope=\"col\" "
             "class=\"num\">Share of limit</th><th scope=\"col\">Predicted → came</th><th scope=\"col\" "
             "class=\"num\">Checked</th></tr></thead>\n<tbody>\n",

@@ -114,7 +114,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
 .ladder td.bar { padding-top: 8px; }
 .ladder .num .sub { white-space: normal; }
 .panel .charts { grid-template-columns: minmax(0, 420px) minmax(0, 1fr); }
-.metrics { width: auto; } .metrics caption { color: var(--ink); }
+.metrics { width: auto; } .metrics td, .metrics th { padding-top: 3px; padding-bottom: 3px; } .metrics caption { color: var(--ink); }
 .change { width: auto; } .change td, .change th { padding: 3px 14px 3px 0; white-space: nowrap; } .change .sub { white-space: normal; }
 .point > summary, .diff > summary, .skip > summary { cursor: pointer; padding: 4px 0; overflow-wrap: anywhere; }
 .point { border-top: 1px solid var(--rule); }

@@ -350,6 +350,7 @@ def main():
         browser = Browser(pages / "profile")
         try:
             expect_page(browser, pages / "report.html", 11)
+            expect_page(browser, pages / "large.html", 45)
             expect_page(browser, pages / "index.html", 0)
             expect_page(browser, pages / "empty.html", 0)
 

@@ -367,7 +367,7 @@ std::string diff_html(const VariantText& from, const VariantText& to) {
     lines += fmt::format("<i>{} more lines: fathom diff shows them</i>\n", diff.lines.size() - kShown);
   return fmt::format(
       "<details class=\"diff\"><summary><span class=\"mono\">{} → {}</span> <span class=\"small\">−{} +{} "
-      "lines, {}</span></summary>\n<pre>{}</pre></details>\n",
+      "lines, {}</span></summary>\n<pre class=\"scroll\" tabindex=\"0\">{}</pre></details>\n",
       escape(from.id), escape(to.id), diff.removed, diff.added, escape(to.file), lines);
 }
 

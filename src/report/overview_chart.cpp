@@ -144,11 +144,13 @@ std::string overview_chart(const RunRecord& run, const std::vector<Lesson>& less
         "<i class=\"shelf\" style=\"top:{}\"></i><small class=\"ty\" style=\"top:{}\">no "
         "limit</small>\n",
         percent_text(any_share ? 100 - kShelf : 0), percent_text(100 - kShelf / 2));
-  for (const double tick : ticks(x, 7))
+  for (const double tick : ticks(x, 7)) {
+    if (x.at(tick) > 97) continue;  // its words would leave the picture
     out += fmt::format(
         "<i class=\"gx\" style=\"left:{0}\"></i><small class=\"tx\" "
         "style=\"left:{0}\">{1}×</small>\n",
         percent_text(x.at(tick)), ratio_tick(tick));
+  }
   out += fmt::format("<i class=\"gx one\" style=\"left:{}\"></i>\n", percent_text(x.at(1)));
   for (const PlotMark& mark : marks) out += mark_html(mark);
 

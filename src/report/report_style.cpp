@@ -71,7 +71,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
 .results { font-size: 13px; }
 .broad { max-width: none; }
 .head, .row > summary { display: grid; gap: 0 16px; align-items: center;
-  grid-template-columns: minmax(0, 24fr) minmax(0, 15fr) 150px minmax(0, 20fr) 112px 120px 62px minmax(0, 10fr); }
+  grid-template-columns: minmax(0, 24fr) minmax(0, 15fr) 150px minmax(0, 19fr) 122px 120px 62px minmax(104px, 10fr); }
 .head { padding: 0 8px 4px 22px; color: var(--muted); border-bottom: 1px solid var(--muted); align-items: end; }
 .head button { border: 0; padding: 0; color: var(--muted); cursor: pointer; text-align: inherit; }
 .head button[aria-sort]::after { content: " ↓"; }
@@ -91,6 +91,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
 .c-gain small { margin-left: 6px; }
 .c-why { grid-column: 2 / 6; color: var(--muted); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .c-bar { padding-right: 12px; }
+.c-flags { grid-column: 8; }
 .c-flags .flag { margin: 0 5px 0 0; }
 .iv { position: relative; display: block; height: 14px; }
 .iv i { position: absolute; }
@@ -118,7 +119,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
 .change { width: auto; } .change td, .change th { padding: 3px 14px 3px 0; white-space: nowrap; } .change .sub { white-space: normal; }
 .point > summary, .diff > summary, .skip > summary { cursor: pointer; padding: 4px 0; overflow-wrap: anywhere; }
 .point { border-top: 1px solid var(--rule); }
-.diff pre { margin: 2px 0 8px; padding: 8px; background: var(--tint); font-size: 12px; line-height: 1.4; }
+.diff pre { margin: 2px 0 8px; padding: 8px; background: var(--tint); font-size: 12px; line-height: 1.4; white-space: pre; }
 .diff ins { color: var(--good); text-decoration: none; } .diff del { color: var(--bad); text-decoration: none; }
 .diff i { color: var(--muted); font-style: normal; }
 .prose { font-size: 13.5px; }
@@ -192,6 +193,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
   .ladder { min-width: 0; font-size: 8.5pt; table-layout: auto; }
   .ladder .sub { font-size: 7.5pt; } .ladder .meter { display: none; }
   .parts { display: block; }
+  .diff pre { white-space: pre-wrap; }
   .iv *, .plot *, .lessons li::before { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 )css";

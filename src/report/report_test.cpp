@@ -219,7 +219,7 @@ TEST(Report, ARowOpensIntoEverythingThatIsKnown) {
         "Samples of ch07/transpose_cpu?n=8192", "Under the roofline", "share ≥ 0.5 → 0.56",
         "n=1024",  // the other point
         "Against results/fixture-2c, written 2026-04-01 00:00 UTC at commit fedcba987654", "1.20×", "FASTER",
-        "the same within 2 %", "naive → blocked", "−1 +1 lines", "<del>-   rows();</del>",
+        "the same within 2 %", "naive → blocked", "−1 +1 lines", "<del>-   rows(); ",
         "<ins>+   blocks&lt;16&gt;();</ins>", "shares transpose_cpu/blocked.cpp with blocked",
         "is the engine's op, src/kernels/norm/transpose.cpp", "<b>Question.</b>",
         "<li><code>blocked</code>: 16 x 16 blocks</li>"})

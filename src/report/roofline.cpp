@@ -230,7 +230,8 @@ void draw_point(Drawing& drawing, const Plane& plane, const RooflinePoint& p) {
     case RooflinePoint::Role::engine:
       return drawing.diamond(at, 5, {role_name(p.role), title});
     case RooflinePoint::Role::best:
-      drawing.line({at.x, plane.y.at(p.lo)}, {at.x, plane.y.at(p.hi)}, {"whisker", ""});
+      if (plane.y.at(p.lo) - plane.y.at(p.hi) > 0.1)
+        drawing.line({at.x, plane.y.at(p.lo)}, {at.x, plane.y.at(p.hi)}, {"whisker", ""});
       return drawing.circle(at, 4.4, {"best", title});
   }
 }

@@ -151,7 +151,7 @@ std::string report_header(const RunRecord& run, const nlohmann::json& manifest,
            fmt::format("{} of {}", tally.predictions_held, tally.predictions_held + tally.predictions_failed),
            "predictions held");
   const auto [doubts, words] = doubt_words(doubts_of(run, context));
-  headline(out, doubts > 0 ? fmt::format("<a class=\"bad\" href=\"#doubts\">✕ {}</a>", doubts) : "0", words);
+  headline(out, doubts > 0 ? fmt::format("<a href=\"#doubts\">✕ {}</a>", doubts) : "0", words);
   return out + "</dl>\n</header>\n";
 }
 

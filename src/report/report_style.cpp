@@ -20,7 +20,7 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
 .headline div { padding: 8px 14px; border-left: 1px solid var(--rule); }
 .headline div:first-child { border-left: 0; }
 .headline dd { margin: 0; font-size: 20px; line-height: 1.3; font-weight: 600; white-space: nowrap; }
-.headline dd a { color: inherit; text-decoration: none; }
+.headline dd a { color: var(--bad); text-decoration: none; }
 .headline dt { font-size: 12px; line-height: 1.35; color: var(--muted); }
 .headline div { display: flex; flex-direction: column-reverse; justify-content: flex-end; }
 .headline .tallies { font-size: 15px; line-height: 26px; }

@@ -14,22 +14,23 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: report_page FOLDER\n");
     return 5;
   }
-  const std::string folder = argv[1];
-  const RunRecord run      = fixture_run();
-  const Roofs roofs        = fixture_roofs();
-  fathom::write_file_atomically(folder + "/report.html",
-                                report_html(run, roofs, {{"ch08/branch_predication", "other"}}));
-  fathom::write_file_atomically(folder + "/roofline.svg",
-                                roofline_svg(roofs, roofline_points(run, roofs), SvgFor::file));
+  const std::string folder    = argv[1];
+  const RunRecord run         = fixture_run();
+  const ReportContext context = fixture_context();
+  const auto write            = [&](const char* name, const std::string& page) {
+    fathom::write_file_atomically(folder + "/" + name, page);
+  };
+  write("report.html", report_html(run, context));
+  write("large.html", report_html(large_fixture_run(), context));
+  write("roofline.svg", roofline_svg(context.roofs, roofline_points(run, context.roofs), SvgFor::file));
   RunRecord empty;
   empty.started = "2026-05-01T08:00:00Z";
   empty.machine = "fixture-2c";
-  fathom::write_file_atomically(folder + "/empty.html", report_html(empty, {}));
+  write("empty.html", report_html(empty));
   RunRecord older = run;
   older.label     = "";
   older.started   = "2026-04-30T22:15:00Z";
-  fathom::write_file_atomically(
-      folder + "/index.html", index_html({summary_of(empty, "c/report.html"), summary_of(run, "report.html"),
-                                          summary_of(older, "b/report.html")}));
+  write("index.html", index_html({summary_of(empty, "c/report.html"), summary_of(run, "report.html"),
+                                  summary_of(older, "b/report.html")}));
   return 0;
 }

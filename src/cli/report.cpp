@@ -6,8 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/machine_roofs.h"
 #include "cli/output_flags.h"
+#include "cli/report_context.h"
 #include "cli/run_folder.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
@@ -54,7 +54,7 @@ int report(const ReportFlags& flags) {
   const fs::path beside =
       fs::is_directory(found.path) ? fs::path(found.path) : fs::path(found.path).parent_path();
   const std::string out = flags.out.empty() ? (beside / "report.html").string() : flags.out;
-  write_file_atomically(out, report::report_html(found.run, known_roofs(found.run.machine), sources_now()));
+  write_file_atomically(out, report::report_html(found.run, report_context(found.run)));
   fmt::print("{}\n", out);
   return kExitOk;
 }

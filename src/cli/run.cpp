@@ -76,7 +76,7 @@ int run(const RunFlags& flags) {
   const lab::RunRecord record =
       run_experiments(experiments, targets, label, program_arguments(),
                       [&](const lab::RunRecord& growing) { write_results(folder, growing); });
-  write_run(flags.artifacts, folder, record);
+  write_run(flags.artifacts, folder, record, flags.expectations.results);
   if (!flags.experiments.options.cold_start && !flags.experiments.options.aa) append_to_history(record);
 
   const bool stdout_taken =

@@ -7,13 +7,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/machine_roofs.h"
+#include "cli/report_context.h"
 #include "cli/usage_error.h"
 #include "core/atomic_file.h"
 #include "core/expect.h"
 #include "lab/json_text.h"
-#include "lab/registry.h"
-#include "lab/source_hash.h"
 #include "report/report.h"
 
 namespace fathom::cli {
@@ -92,13 +90,6 @@ void add_metrics(const json& file, Table& table) {
 
 }  // namespace
 
-std::map<std::string, std::string> sources_now() {
-  std::map<std::string, std::string> hashes;
-  for (const lab::ExperimentInfo& experiment : lab::experiments())
-    hashes[experiment.id] = lab::source_hash(experiment.folder);
-  return hashes;
-}
-
 void add_artifacts_flag(CLI::App& verb, std::string& artifacts) {
   verb.add_option("--artifacts-dir", artifacts, "Where runs are kept")->capture_default_str();
 }
@@ -123,13 +114,13 @@ void write_results(const std::string& folder, const lab::RunRecord& run) {
   write_file_atomically(folder + "/results.json", lab::json_text(to_json(run)));
 }
 
-void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run) {
+void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run,
+               const std::string& results) {
   write_results(folder, run);
   write_file_atomically(folder + "/summary.json", lab::json_text(to_json(without_samples(run))));
   write_file_atomically(folder + "/manifest.json", lab::json_text(json::parse(run.manifest)));
   for (const lab::ExperimentRecord& experiment : run.experiments) write_metrics(folder, experiment);
-  write_file_atomically(folder + "/report.html",
-                        report::report_html(run, known_roofs(run.machine), sources_now()));
+  write_file_atomically(folder + "/report.html", report::report_html(run, report_context(run, results)));
   write_index(artifacts);
 }
 

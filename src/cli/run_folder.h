@@ -10,7 +10,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -26,8 +25,10 @@ std::string make_run_folder(const std::string& artifacts, const std::string& sta
                             const std::string& label);
 
 void write_results(const std::string& folder, const lab::RunRecord& run);
-// Writes all other files of a finished run, and the logbook.
-void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run);
+// Writes all other files of a finished run, and the logbook. The report compares it with the records under
+// `results` (empty: default_results()).
+void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run,
+               const std::string& results = "");
 void write_index(const std::string& artifacts);
 
 std::vector<std::string> run_folders(const std::string& artifacts);  // those with results, oldest first
@@ -41,8 +42,5 @@ FoundRun find_run(const std::string& given, const std::string& artifacts);
 
 // Every metric of every metrics.json below `folder`: experiment, variant, point, metric, value, better.
 Table metrics_table(const std::string& folder);
-
-// Source hash of every experiment, as of this build.
-std::map<std::string, std::string> sources_now();
 
 }  // namespace fathom::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -21,7 +22,11 @@ std::map<std::string, Group> groups_of(const RunRecord& run) {
   std::map<std::string, Group> groups;
   for (size_t i = 0; i < run.experiments.size(); ++i)
     if (!run.experiments[i].group.empty()) groups[run.experiments[i].group].push_back(i);
-  std::erase_if(groups, [](const auto& group) { return group.second.size() < 2; });
+  // One experiment is no comparison, nor is one beside others that were skipped.
+  std::erase_if(groups, [&](const auto& group) {
+    return std::count_if(group.second.begin(), group.second.end(),
+                         [&](size_t i) { return !was_skipped(run.experiments[i]); }) < 2;
+  });
   return groups;
 }
 
@@ -60,12 +65,17 @@ std::string point_cells(const PointRecord& point) {
 }
 
 std::string rows_of(const ExperimentRecord& experiment, size_t number) {
-  std::string rows = fmt::format(
-      "<tbody>\n<tr><th scope=\"rowgroup\" rowspan=\"{}\"><a class=\"id\" href=\"#e{}\">{}</a></th>",
-      std::max<size_t>(experiment.points.size(), 1), number, escape(experiment.id));
-  if (experiment.points.empty())
+  // An experiment that was skipped as a whole has no row to link to.
+  const std::string id =
+      was_skipped(experiment)
+          ? fmt::format("<span class=\"id\">{}</span>", escape(experiment.id))
+          : fmt::format("<a class=\"id\" href=\"#e{}\">{}</a>", number, escape(experiment.id));
+  const bool tried = !experiment.points.empty() && !was_skipped(experiment);
+  std::string rows = fmt::format("<tbody>\n<tr><th scope=\"rowgroup\" rowspan=\"{}\">{}</th>",
+                                 tried ? experiment.points.size() : 1, id);
+  if (!tried)
     return rows + fmt::format("<td colspan=\"7\">{}</td></tr>\n</tbody>\n",
-                              escape(why_no_best(experiment, nullptr)));
+                              was_skipped(experiment) ? "skipped" : escape(why_no_best(experiment, nullptr)));
   for (size_t p = 0; p < experiment.points.size(); ++p)
     rows += (p == 0 ? "" : "<tr>") + point_cells(experiment.points[p]);
   return rows + "</tbody>\n";

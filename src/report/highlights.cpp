@@ -11,11 +11,6 @@ using namespace lab;
 
 namespace {
 
-bool is_failed(Outcome outcome) {
-  return outcome == Outcome::wrong || outcome == Outcome::crashed || outcome == Outcome::timeout ||
-         outcome == Outcome::oom;
-}
-
 void count_verdict(const VariantRecord& variant, bool advisory, Tally& tally) {
   if (is_invalid(variant)) {
     ++tally.invalid;
@@ -41,12 +36,18 @@ std::string skip_text(const std::optional<Skip>& skip) {
 
 std::string why_unusable(const VariantRecord& variant) {
   if (variant.status == Outcome::skipped) return skip_text(variant.skip);
-  if (is_invalid(variant)) return "invalid measurement";
   if (variant.status == Outcome::wrong) return "wrong output";
+  if (is_failed(variant.status)) return std::string(to_string(variant.status));
+  if (is_invalid(variant)) return "invalid measurement";
   return variant.status == Outcome::ok ? "no ratio" : std::string(to_string(variant.status));
 }
 
 }  // namespace
+
+bool is_failed(Outcome outcome) {
+  return outcome == Outcome::wrong || outcome == Outcome::crashed || outcome == Outcome::timeout ||
+         outcome == Outcome::oom;
+}
 
 bool is_invalid(const VariantRecord& variant) {
   return variant.status == Outcome::invalid || variant.verdict == "INVALID";
@@ -70,6 +71,27 @@ const VariantRecord* best_of(const PointRecord& point) {
     if (!best || variant.ratio->median > best->ratio->median) best = &variant;
   }
   return best;
+}
+
+bool was_skipped(const ExperimentRecord& experiment) {
+  if (experiment.points.empty()) return experiment.status == Outcome::skipped;
+  return std::all_of(experiment.points.begin(), experiment.points.end(), [](const PointRecord& point) {
+    return std::all_of(point.variants.begin(), point.variants.end(),
+                       [](const VariantRecord& variant) { return variant.status == Outcome::skipped; });
+  });
+}
+
+bool is_advisory(const PointRecord& point) { return point.aa && point.aa->advisory; }
+
+bool is_above_limit(const VariantRecord& variant) {
+  constexpr double kMost = 1.02;
+  return is_valid(variant) && variant.share_of_limit && *variant.share_of_limit > kMost;
+}
+
+const PointRecord* headline_point(const ExperimentRecord& experiment) {
+  for (auto point = experiment.points.rbegin(); point != experiment.points.rend(); ++point)
+    if (best_of(*point)) return &*point;
+  return experiment.points.empty() ? nullptr : &experiment.points.back();
 }
 
 std::string why_no_best(const ExperimentRecord& experiment, const PointRecord* point) {
@@ -101,7 +123,7 @@ Tally tally_of(const RunRecord& run) {
         tally.skipped += variant.status == Outcome::skipped ? 1 : 0;
         tally.failed += is_failed(variant.status) ? 1 : 0;
         if (variant.id != point.baseline || is_invalid(variant))
-          count_verdict(variant, point.aa && point.aa->advisory, tally);
+          count_verdict(variant, is_advisory(point), tally);
         if (variant.prediction && variant.prediction->held)
           ++(*variant.prediction->held ? tally.predictions_held : tally.predictions_failed);
       }

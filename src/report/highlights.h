@@ -10,6 +10,7 @@
 
 namespace fathom::report {
 
+bool is_failed(lab::Outcome outcome);  // wrong, crashed, timeout, oom
 // The status or the verdict of the record says INVALID.
 bool is_invalid(const lab::VariantRecord& variant);
 // The variant ran, was right and is not INVALID, so its numbers may be used.
@@ -23,6 +24,15 @@ const lab::VariantRecord* baseline_of(const lab::PointRecord& point);
 // The valid variant of ours with the highest ratio, null when there is none. Libraries are yardsticks and
 // never the best.
 const lab::VariantRecord* best_of(const lab::PointRecord& point);
+// Skipped as a whole: none of its variants was even tried, at any point.
+bool was_skipped(const lab::ExperimentRecord& experiment);
+// The baseline differed from itself (A/A), so that every verdict at the point is advisory.
+bool is_advisory(const lab::PointRecord& point);
+// The point that stands for its experiment in a summary: the last one with a best variant, which is the
+// largest where points grow; else the last. Null for an experiment without points.
+const lab::PointRecord* headline_point(const lab::ExperimentRecord& experiment);
+// Beyond 100 % and the margin of 2 %: the control was slower than the variant, so the share says little.
+bool is_above_limit(const lab::VariantRecord& variant);
 // Why best_of() is null, for a person: "skipped: needs_cuda", "simd: wrong output". `point` is null for an
 // experiment without points.
 std::string why_no_best(const lab::ExperimentRecord& experiment, const lab::PointRecord* point);

@@ -66,6 +66,37 @@ TEST(Best, IsAbsentAndExplainedWhenNothingIsValid) {
   EXPECT_EQ(why_no_best({}, &p), "baseline base: crashed");
 }
 
+TEST(Headline, IsTheLastPointWithABestVariant) {
+  ExperimentRecord e = experiment("x", {point(1, {variant("a", "optimized", 2, "FASTER")}),
+                                        point(2, {variant("a", "optimized", 3, "FASTER")}),
+                                        point(4, {variant("a", "optimized", 40, "INVALID")})});
+  EXPECT_EQ(headline_point(e), &e.points[1]);
+  e.points.erase(e.points.begin(), e.points.begin() + 2);
+  EXPECT_EQ(headline_point(e), &e.points[0]);
+  EXPECT_EQ(headline_point(experiment("y", {})), nullptr);
+}
+
+TEST(WasSkipped, MeansEveryVariantAtEveryPoint) {
+  VariantRecord skipped = variant("a", "optimized", 0, "");
+  skipped.status        = Outcome::skipped;
+  PointRecord p         = point(1, {skipped});
+  EXPECT_FALSE(was_skipped(experiment("x", {p}))) << "its baseline ran";
+  p.variants[0].status = Outcome::skipped;
+  EXPECT_TRUE(was_skipped(experiment("x", {p, p})));
+  EXPECT_FALSE(was_skipped(experiment("x", {})));
+}
+
+TEST(AboveLimit, StartsBeyondTheMargin) {
+  VariantRecord v = variant("a", "optimized", 2, "FASTER");
+  EXPECT_FALSE(is_above_limit(v));
+  v.share_of_limit = 1.01;
+  EXPECT_FALSE(is_above_limit(v));
+  v.share_of_limit = 1.03;
+  EXPECT_TRUE(is_above_limit(v));
+  v.status = Outcome::wrong;
+  EXPECT_FALSE(is_above_limit(v));
+}
+
 TEST(Tally, CountsEveryVariantAtEveryPointOnce) {
   RunRecord run;
   PointRecord p =

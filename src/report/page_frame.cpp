@@ -23,9 +23,6 @@ header { padding-top: 28px; }
 footer { padding: 24px 16px 40px; color: var(--muted); font-size: 13px; }
 h1 { font-size: 25px; line-height: 1.25; font-weight: 600; margin: 0 0 10px; letter-spacing: -.01em; overflow-wrap: anywhere; }
 h2 { font-size: 19px; font-weight: 600; margin: 44px 0 10px; padding-top: 12px; border-top: 2px solid var(--ink); }
-h3 { font: 600 16px/1.4 var(--mono); margin: 36px 0 2px; padding-top: 14px; border-top: 1px solid var(--rule); overflow-wrap: anywhere; }
-h4 { font: 600 14px/1.4 var(--mono); margin: 20px 0 4px; overflow-wrap: anywhere; }
-h2 + section > h3 { margin-top: 12px; border-top: 0; padding-top: 0; }
 p { margin: 6px 0; max-width: 78ch; overflow-wrap: anywhere; }
 a { color: var(--accent); text-decoration-thickness: 1px; text-underline-offset: 2px; }
 a:focus-visible, [tabindex]:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
@@ -59,14 +56,6 @@ th:last-child, td:last-child { padding-right: 0; }
 .sub { display: block; color: var(--muted); font-size: 12px; white-space: normal; }
 .num .sub { white-space: nowrap; }
 .id { font: 600 13px/1.4 var(--mono); overflow-wrap: anywhere; }
-.variants { min-width: 1000px; table-layout: fixed; }
-.variants th:nth-child(1) { width: 25%; } .variants th:nth-child(2) { width: 9%; }
-.variants th:nth-child(3) { width: 11%; } .variants th:nth-child(4) { width: 13%; }
-.variants th:nth-child(5) { width: 13%; } .variants th:nth-child(6) { width: 10%; }
-.variants th:nth-child(7) { width: 11%; } .variants th:nth-child(8) { width: 8%; }
-.summary th:first-child { width: 38%; }
-.summary tbody { border-bottom: 1px solid var(--rule); }
-.summary tbody td, .summary tbody th { border-bottom: 0; }
 .meter { display: inline-block; width: 64px; height: 7px; margin-right: 7px; background: var(--faint);
   border: 1px solid var(--rule); vertical-align: 1px; text-align: left; }
 .meter i { display: block; height: 100%; background: var(--accent); }
@@ -75,7 +64,6 @@ th:last-child, td:last-child { padding-right: 0; }
 figure { margin: 0; min-width: 0; }
 figcaption { font-size: 13px; color: var(--muted); margin: 0 0 6px; }
 .chart { display: block; max-width: 100%; height: auto; }
-.overview { display: grid; grid-template-columns: minmax(0, 760fr) minmax(0, 380fr); gap: 20px 40px; align-items: start; }
 .wide .chart { min-width: 640px; }
 .environment th { width: 34%; font: 12.5px/1.4 var(--mono); color: var(--muted); }
 .environment td { overflow-wrap: anywhere; }
@@ -91,12 +79,9 @@ figcaption { font-size: 13px; color: var(--muted); margin: 0 0 6px; }
 .logbook .best .mono { white-space: normal; }
 .logbook .zero { display: none; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 12.5px/1.45 var(--mono); }
-@media (max-width: 1000px) { .overview { grid-template-columns: minmax(0, 1fr); } }
 @media screen and (max-width: 720px) {
   header { padding-top: 18px; }
   h1 { font-size: 21px; }
-  .variants { min-width: 920px; }
-  .variants th:nth-child(1) { width: 21%; }
   .tally li { padding: 2px 8px; }
   .stack, .stack tbody, .stack caption { display: block; }
   .stack thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
@@ -116,14 +101,8 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 12.5px/1.45 var(--mo
   main, header, footer { max-width: none; padding: 0; }
   a { color: inherit; text-decoration: none; }
   .scroll { overflow: visible; }
-  .variants { min-width: 0; font-size: 8.5pt; table-layout: auto; }
-  .variants th, .variants td { padding-right: 6px; }
-  .variants .sub { font-size: 7.5pt; }
-  .variants .id { font-size: 8.5pt; }
-  .variants .meter { display: none; }
   .wide .chart { min-width: 0; }
-  .overview { display: block; }
-  h2, h3, h4, caption, figcaption { break-after: avoid; }
+  h2, h4, caption, figcaption { break-after: avoid; }
   tr, figure, .note { break-inside: avoid; }
   .meter, .tally li { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
@@ -139,12 +118,12 @@ void count(std::string& out, int number, std::string_view style, std::string_vie
 
 }  // namespace
 
-std::string page_head(std::string_view title) {
+std::string page_head(std::string_view title, std::string_view more_style) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" "
-      "href=\"data:,\">\n<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n",
-      escape(title), chart_style(), kPageStyle);
+      "href=\"data:,\">\n<title>{}</title>\n<style>{}{}{}</style>\n</head>\n<body>\n",
+      escape(title), chart_style(), kPageStyle, more_style);
 }
 
 std::string page_foot() { return "</body>\n</html>\n"; }

@@ -9,7 +9,8 @@
 
 namespace fathom::report {
 
-std::string page_head(std::string_view title);  // doctype to <body>, with all styles
+// Doctype to <body>, with the styles of all pages and `more_style`.
+std::string page_head(std::string_view title, std::string_view more_style = "");
 std::string page_foot();
 
 // Counts as a list: a sign, the number and the word, so that colour is never the only carrier of meaning.

@@ -1,21 +1,17 @@
-// The report of a run: one HTML page that opens offline, needs no script, prints, and fits a phone; and the
-// logbook, a page that lists all runs of an artifacts folder.
+// The report of a run: one HTML page that opens offline, can be read without its script, prints, and fits a
+// phone; and the logbook, a page that lists all runs of an artifacts folder.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "lab/record.h"
+#include "report/context.h"
 #include "report/highlights.h"
-#include "report/roofline.h"
 
 namespace fathom::report {
 
-// `source_now` maps experiment ids to the hash of their folder today: a record with another hash is marked
-// stale. Experiments it lacks are not marked.
-std::string report_html(const lab::RunRecord& run, const Roofs& roofs,
-                        const std::map<std::string, std::string>& source_now = {});
+std::string report_html(const lab::RunRecord& run, const ReportContext& context = {});
 
 // One line of the logbook: small enough to keep for thousands of runs.
 struct RunSummary {

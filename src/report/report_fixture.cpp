@@ -142,7 +142,8 @@ ExperimentRecord matmul() {
               {"openblas_1t", "library", "cblas_sgemm, 1 thread.", ns(103), 0.93},
               {"openblas_all", "library", "cblas_sgemm, all threads.", ns(190), 0.86, 2}},
              12 * n * n, flops, 90, 0.012);
-    p.limit = "fp32 FMA peak, AVX2, as many threads";
+    p.limit                  = "fp32 FMA peak, AVX2, as many threads";
+    p.variants[3].techniques = {"tiling", "register_blocking"};
     p.variants.push_back(skipped("onednn_1t", "library", {"needs_library", "libdnnl.so.3"}));
     p.variants.push_back(skipped("avx512", "optimized", {"needs_feature", "avx512f"}));
     points.push_back(std::move(p));
@@ -265,6 +266,67 @@ RunRecord fixture_run() {
   gpu.skip     = Skip{"needs_cuda", ""};
   run.experiments.push_back(gpu);
   return run;
+}
+
+RunRecord large_fixture_run() {
+  const RunRecord model = fixture_run();
+  RunRecord run         = model;
+  run.experiments.clear();
+  for (int i = 0; i < 89; ++i) {
+    ExperimentRecord e = i < 45 ? model.experiments[static_cast<size_t>(i % 6)] : model.experiments.back();
+    e.id               = "ch" + std::to_string(10 + i / 9) + "/" + e.id.substr(5) + "_" + std::to_string(i);
+    if (!e.points.empty()) e.points.resize(1);
+    if (i >= 45) {  // as a run on this machine records them: a point whose variants were all skipped
+      e.status = Outcome::skipped;
+      e.skip.reset();
+      e.points = {{.at = at({{"n", int64_t{4096}}}), .baseline = "naive", .variants = {}}};
+      for (const char* id : {"naive", "padded"})
+        e.points[0].variants.push_back(skipped(id, "optimized", {"needs_cuda", "a GPU"}));
+    }
+    if (i == 3)  // a row without a ratio
+      for (VariantRecord& v : e.points[0].variants)
+        if (v.kind != "baseline") v = ended(v.id, Outcome::timeout, "", "still in 'warm up' after 60 s");
+    if (i == 5) e.points[0].variants[1].verdict = "INCONCLUSIVE";
+    e.group = i % 9 == 0 ? "same_" + std::to_string(i / 27) : "";
+    run.experiments.push_back(std::move(e));
+  }
+  return run;
+}
+
+ReportContext fixture_context() {
+  ReportContext context;
+  context.roofs      = fixture_roofs();
+  context.source_now = {{"ch08/branch_predication", "other"}};
+  context.texts.emplace();
+  for (const ExperimentRecord& e : fixture_run().experiments) (*context.texts)[e.id] = {};
+  ExperimentText& text = (*context.texts)["ch07/transpose_cpu"];
+  text.notes =
+      "# transpose_cpu\n\n**Question.** What does `out(j, i) = in(i, j)` cost? See "
+      "`a_rather_long_identifier_that_no_phone_can_hold_in_a_line_of_its_own`.\n\n- `blocked`: 16 x 16\n  "
+      "blocks\n- `simd`: registers\n\n## Measured\n\n| variant | time |\n|---|---|\n| `naive` | 1 ms & "
+      "more |\n\n```\nfor (i < n)\n```\n";
+  const std::string head = "// out(j, i) = in(i, j)\n#include \"transpose.h\"\n\nvoid transpose() {\n";
+  text.variants          = {
+               {.id   = "naive",
+                .file = "transpose_cpu/naive.cpp",
+                .text = head + "  rows();" + std::string(60, ' ') + "// one after the other\n}\n"},
+               {.id = "blocked", .file = "transpose_cpu/blocked.cpp", .text = head + "  blocks<16>();\n}\n"},
+               {.id = "blocked_2t", .file = "transpose_cpu/blocked.cpp", .text = head + "  blocks<16>();\n}\n"},
+               {.id = "engine", .file = "src/kernels/norm/transpose.cpp", .text = "", .is_op = true}};
+  RunRecord earlier = fixture_run();
+  for (ExperimentRecord& e : earlier.experiments)
+    for (PointRecord& point : e.points)
+      for (VariantRecord& v : point.variants)
+        if (v.ratio && v.id == "simd")
+          v.ratio = Ratio{v.ratio->median / 1.2, v.ratio->lo / 1.2, v.ratio->hi / 1.2};
+  context.reference = Reference{.folder     = "results/fixture-2c",
+                                .records    = {{"ch07/transpose_cpu",
+                                                {.written_by = "me",
+                                                 .written_at = "2026-04-01T00:00:00Z",
+                                                 .from_run   = "reference",
+                                                 .commit     = "fedcba987654"}}},
+                                .comparison = *compare(earlier, fixture_run())};
+  return context;
 }
 
 Roofs fixture_roofs() {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "lab/record.h"
-#include "report/roofline.h"
+#include "report/context.h"
 
 namespace fathom::report {
 
 lab::RunRecord fixture_run();
+lab::RunRecord large_fixture_run();  // 45 experiments that ran and 44 that were skipped, one point each
 Roofs fixture_roofs();
+ReportContext fixture_context();  // roofs, a stale experiment, notes, sources, and a record of an earlier run
 
 }  // namespace fathom::report

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/doubts.h"
 #include "report/report_fixture.h"
 
 namespace fathom::report {
@@ -24,7 +25,8 @@ testing::AssertionResult well_nested(const std::string& html) {
     const size_t from      = at + (closes ? 2 : 1);
     const std::string name = html.substr(from, html.find_first_of(" />", from) - from);
     if (end == std::string::npos) return testing::AssertionFailure() << "<" << name << " has no end";
-    if (name == "!DOCTYPE" || name == "meta" || name == "link" || name == "br" || html[end - 1] == '/')
+    if (name == "!DOCTYPE" || name == "meta" || name == "link" || name == "br" || name == "input" ||
+        html[end - 1] == '/')
       continue;
     if (!closes) {
       open.push_back(name);
@@ -39,18 +41,38 @@ testing::AssertionResult well_nested(const std::string& html) {
   return testing::AssertionSuccess();
 }
 
-testing::AssertionResult is_page(const std::string& html) {
+// The page without what its script and style say.
+std::string without_code(std::string html) {
+  for (const char* tag : {"style", "script"}) {
+    const size_t begin = html.find(std::string("<") + tag + ">"),
+                 end   = html.find(std::string("</") + tag + ">");
+    if (begin != std::string::npos) html.erase(begin, end + 3 + std::string(tag).size() - begin);
+  }
+  return html;
+}
+
+testing::AssertionResult is_page(const std::string& page) {
+  const std::string html = without_code(page);
   if (const auto nested = well_nested(html); !nested) return nested;
-  for (const char* forbidden : {"<script", "http://", "https://", ">nan", "\"nan", " nan", ">inf<", "url("})
+  for (const char* forbidden :
+       {"<script", "<style", "http://", "https://", ">nan", "\"nan", " nan", ">inf<", "nan%", "url("})
     if (html.find(forbidden) != std::string::npos)
       return testing::AssertionFailure() << "holds " << forbidden;
   return testing::AssertionSuccess();
 }
 
+// From the row of an experiment to the next one.
+std::string row_of(const std::string& html, const std::string& id) {
+  const size_t at    = html.find("data-id=\"" + id + "\"");
+  const size_t begin = html.rfind("<details class=\"row\"", at);
+  if (at == std::string::npos || begin == std::string::npos) return "";
+  return html.substr(begin, html.find("<details class=\"row\"", at) - begin);
+}
+
 bool holds(const std::string& html, const std::string& text) { return html.find(text) != std::string::npos; }
 
 TEST(Report, TellsOfEveryOutcome) {
-  const std::string html = report_html(fixture_run(), fixture_roofs());
+  const std::string html = report_html(fixture_run(), fixture_context());
   EXPECT_TRUE(is_page(html));
   for (const char* text : {"▲ FASTER",
                            "▼ SLOWER",
@@ -58,8 +80,11 @@ TEST(Report, TellsOfEveryOutcome) {
                            "? INCONCLUSIVE",
                            "✕ INVALID",
                            ">advisory<",
-                           "Geometric mean",
-                           "ch07/transpose_gpu</span> (skipped: needs_cuda)",
+                           "geometric mean of the best speed-ups of 6",
+                           "<code>needs_cuda</code> <b>1 experiment</b>",
+                           "<li>ch07/transpose_gpu</li>",
+                           "An invented CPU @ 2.4 GHz, 2 cores (fixture-2c)",
+                           "not to be believed: 1 invalid, 3 failed, 1 advisory, 1 stale",
                            "868 µs is below the floor of 1.12 ms",
                            "wrong output",
                            "crashed",
@@ -97,8 +122,11 @@ TEST(Report, EscapesWhatTheRecordSays) {
       }
     }
   }
-  const std::string html =
-      report_html(run, {.memory = {{evil, 1e9}}, .compute = {{evil, 1e9}}, .measured = evil});
+  ReportContext context{.roofs      = {.memory = {{evil, 1e9}}, .compute = {{evil, 1e9}}, .measured = evil},
+                        .source_now = {},
+                        .texts      = {{{evil, {evil, {{evil, evil, evil}, {evil + "2", evil + "2", ""}}}}}},
+                        .reference = Reference{evil, {{evil, {evil, evil, evil, evil}}}, *compare(run, run)}};
+  const std::string html = report_html(run, context);
   EXPECT_TRUE(is_page(html));
   EXPECT_FALSE(holds(html, "<img"));
   const std::string index = index_html({summary_of(run, "\"><img>")});
@@ -107,8 +135,8 @@ TEST(Report, EscapesWhatTheRecordSays) {
 }
 
 TEST(Report, StandsForAnEmptyRunAndARunOfSkips) {
-  EXPECT_TRUE(is_page(report_html({}, {})));
-  EXPECT_TRUE(holds(report_html({}, {}), "no experiment"));
+  EXPECT_TRUE(is_page(report_html({})));
+  EXPECT_TRUE(holds(report_html({}), "no experiment"));
   RunRecord run;
   for (const char* id : {"ch07/a_gpu", "ch07/b_gpu"}) {
     ExperimentRecord experiment;
@@ -117,11 +145,14 @@ TEST(Report, StandsForAnEmptyRunAndARunOfSkips) {
     experiment.skip   = Skip{"needs_cuda", ""};
     run.experiments.push_back(experiment);
   }
-  const std::string html = report_html(run, fixture_roofs());
+  const std::string html = report_html(run, fixture_context());
   EXPECT_TRUE(is_page(html));
   EXPECT_TRUE(holds(html, "No experiment has a valid ratio"));
-  EXPECT_TRUE(holds(html, "<b>2</b> <a href=\"#skipped\">skipped</a>"));
-  EXPECT_FALSE(holds(html, "<svg")) << "nothing was measured, so nothing is drawn";
+  EXPECT_TRUE(holds(html, "<code>needs_cuda</code> <b>2 experiments</b>")) << "one line for the reason";
+  EXPECT_FALSE(holds(html, "class=\"row\""));
+  EXPECT_FALSE(holds(html, "measured</dd>")) << "nothing was measured, so there is no evidence";
+  EXPECT_FALSE(holds(html, "class=\"plot\"") || holds(html, "<svg"))
+      << "nothing was measured, so nothing is drawn";
 }
 
 TEST(Report, NeverPrintsWhatIsNotANumber) {
@@ -144,8 +175,9 @@ TEST(Report, NeverPrintsWhatIsNotANumber) {
         }
       }
     }
-    EXPECT_TRUE(is_page(report_html(run, {.memory = {{"m", bad}}, .compute = {{"c", bad}}, .measured = ""})))
-        << bad;
+    ReportContext context = fixture_context();
+    context.roofs         = {.memory = {{"m", bad}}, .compute = {{"c", bad}}, .measured = ""};
+    EXPECT_TRUE(is_page(report_html(run, context))) << bad;
   }
 }
 
@@ -153,32 +185,104 @@ TEST(Report, MarksAsStaleOnlyWhatChanged) {
   const RunRecord run = fixture_run();
   const auto& id      = run.experiments[0].id;
   const auto stale    = [](const std::string& html) { return holds(html, ">stale<"); };
-  EXPECT_FALSE(stale(report_html(run, {})));
-  EXPECT_FALSE(stale(report_html(run, {}, {{id, run.experiments[0].source_hash}, {"ch99/other", "x"}})));
-  EXPECT_TRUE(stale(report_html(run, {}, {{id, "changed"}})));
+  ReportContext context;
+  EXPECT_FALSE(stale(report_html(run, context)));
+  context.source_now = {{id, run.experiments[0].source_hash}, {"ch99/other", "x"}};
+  EXPECT_FALSE(stale(report_html(run, context)));
+  context.source_now[id] = "changed";
+  EXPECT_TRUE(stale(row_of(report_html(run, context), id)));
 }
 
 TEST(Report, ShowsTheExperimentsOfAGroupSideBySide) {
   RunRecord run = fixture_run();
-  EXPECT_FALSE(holds(report_html(run, {}), "id=\"groups\""));
+  EXPECT_FALSE(holds(report_html(run), "id=\"groups\""));
   run.experiments[0].group = "<same>";
-  EXPECT_FALSE(holds(report_html(run, {}), "id=\"groups\"")) << "one experiment is no group";
+  EXPECT_FALSE(holds(report_html(run), "id=\"groups\"")) << "one experiment is no group";
   for (ExperimentRecord& experiment : run.experiments) experiment.group = "<same>";
-  const std::string html = report_html(run, fixture_roofs());
+  const std::string html = report_html(run, fixture_context());
   EXPECT_TRUE(is_page(html));
   const size_t begin        = html.find("id=\"groups\"");
   const size_t end          = html.find("<h2", begin);
   const std::string section = html.substr(begin, end - begin);
   EXPECT_TRUE(holds(section, "The same work: &lt;same&gt;."));
-  for (size_t i = 0; i < run.experiments.size(); ++i)
-    EXPECT_TRUE(holds(section, "href=\"#e" + std::to_string(i) + "\">" + run.experiments[i].id + "<"))
-        << run.experiments[i].id;
+  for (size_t i = 0; i < run.experiments.size(); ++i) {
+    EXPECT_TRUE(holds(section, ">" + run.experiments[i].id + "<")) << run.experiments[i].id;
+    EXPECT_EQ(holds(section, "href=\"#e" + std::to_string(i) + "\""), !was_skipped(run.experiments[i]))
+        << "a link leads to a row, and what was skipped as a whole has none";
+  }
+}
+
+TEST(Report, ARowOpensIntoEverythingThatIsKnown) {
+  const std::string row = row_of(report_html(fixture_run(), fixture_context()), "ch07/transpose_cpu");
+  for (const char* text :
+       {"What does a transpose cost when stride", "class=\"ladder stack\"",
+        "Samples of ch07/transpose_cpu?n=8192", "Under the roofline", "share ≥ 0.5 → 0.56",
+        "n=1024",  // the other point
+        "Against results/fixture-2c, written 2026-04-01 00:00 UTC at commit fedcba987654", "1.20×", "FASTER",
+        "the same within 2 %", "naive → blocked", "−1 +1 lines", "<del>-   rows(); ",
+        "<ins>+   blocks&lt;16&gt;();</ins>", "shares transpose_cpu/blocked.cpp with blocked",
+        "is the engine's op, src/kernels/norm/transpose.cpp", "<b>Question.</b>",
+        "<li><code>blocked</code>: 16 x 16 blocks</li>"})
+    EXPECT_TRUE(holds(row, text)) << text;
+  EXPECT_FALSE(holds(row, "<h6>transpose_cpu</h6>")) << "the title repeats the row";
+}
+
+TEST(Report, APanelSaysWhatIsNotAtHand) {
+  const std::string row = row_of(report_html(fixture_run()), "ch07/transpose_cpu");
+  for (const char* text : {"No reference records are at hand.", "The source tree is not here",
+                           "No ceilings of this machine are known", "No place under a roofline"})
+    EXPECT_EQ(holds(row, text), std::string(text) != "No ceilings of this machine are known") << text;
+  ReportContext context   = fixture_context();
+  const std::string other = row_of(report_html(fixture_run(), context), "ch09/matmul_cpu");
+  EXPECT_TRUE(holds(other, "No reference record under results/fixture-2c."));
+  EXPECT_TRUE(holds(other, "No two variants have files of their own."));
+  EXPECT_TRUE(holds(other, "Under the measured ceilings"));
+}
+
+TEST(Report, TheCountersOfAProfiledRunAreInThePanel) {
+  RunRecord run          = fixture_run();
+  VariantRecord& variant = run.experiments[1].points[1].variants[2];
+  variant.metrics        = {{"registers_per_thread", {40, "lower"}}, {"kernel_time_ns", {2.5e6, "lower"}}};
+  const std::string row  = row_of(report_html(run), "ch07/transpose_cpu");
+  EXPECT_TRUE(holds(row, "Metrics and counters"));
+  EXPECT_TRUE(holds(row, "registers per thread</th><td class=\"num\">40</td>")) << row.substr(0, 200);
+  EXPECT_TRUE(holds(row, "kernel time</th><td class=\"num\">2.50 ms</td>"));
+}
+
+TEST(Report, SkipsAreOneLineAReason) {
+  RunRecord run = fixture_run();
+  for (int i = 0; i < 30; ++i) {
+    ExperimentRecord gpu = run.experiments.back();
+    gpu.id += std::to_string(i);
+    gpu.skip = Skip{"needs_memory", std::to_string(i) + " GiB"};
+    run.experiments.push_back(gpu);
+  }
+  const std::string html = report_html(run);
+  EXPECT_TRUE(holds(html, "<code>needs_memory</code> <b>30 experiments</b>"));
+  EXPECT_TRUE(holds(html, "and 26 more"));
+  size_t lines = 0;
+  for (size_t at = html.find("class=\"skip\"><summary><code>"); at != std::string::npos;
+       at        = html.find("class=\"skip\"><summary><code>", at + 1))
+    ++lines;
+  EXPECT_EQ(lines, 4u) << "needs_cuda, needs_feature, needs_library, needs_memory";
+}
+
+TEST(Report, AVariantThatTimedOutFailedAndIsNotInvalidToo) {
+  RunRecord run     = fixture_run();
+  run.experiments   = {run.experiments[0]};
+  VariantRecord& v  = run.experiments[0].points[1].variants[1];
+  v.status          = Outcome::timeout;
+  v.verdict         = "INVALID";
+  const auto counts = doubts_of(run, {});
+  EXPECT_EQ(counts.failed, 1);
+  EXPECT_EQ(counts.invalid, 0);
+  EXPECT_TRUE(holds(report_html(run), "not to be believed: 1 failed"));
 }
 
 TEST(Report, ShowsAManifestThatIsNoJsonAsItIs) {
   RunRecord run = fixture_run();
   run.manifest  = "{torn <in> half";
-  EXPECT_TRUE(holds(report_html(run, {}), "{torn &lt;in&gt; half"));
+  EXPECT_TRUE(holds(report_html(run), "{torn &lt;in&gt; half"));
 }
 
 TEST(Index, ListsRunsNewestFirstWithTheirBestSpeedUps) {

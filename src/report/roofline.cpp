@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "lab/quantity.h"
@@ -16,8 +17,13 @@ using namespace lab;
 
 namespace {
 
-constexpr double kWidth = 760, kHeight = 500;
-constexpr double kLeft = 64, kRight = kWidth - 14, kTop = 16, kBottom = kHeight - 76;
+// Where a roofline is drawn, in pixels.
+struct PlotFrame {
+  double width, height;
+  double left, right, top, bottom;  // of the plot itself
+};
+constexpr PlotFrame kWhole{760, 500, 64, 746, 16, 424};
+constexpr PlotFrame kPlaceFrame{356, 250, 58, 346, 12, 206};
 constexpr double kFont = 11;
 
 bool positive(double value) { return std::isfinite(value) && value > 0; }
@@ -61,7 +67,7 @@ struct Candidate {
 // Puts words where they cover no other words or marks, and if possible no line either.
 class Labels {
  public:
-  explicit Labels(Drawing& drawing) : drawing_(drawing) {}
+  Labels(Drawing& drawing, const PlotFrame& frame) : drawing_(drawing), frame_(frame) {}
 
   void mark(Place at) { marks_.push_back({at, at, 5}); }
   void line(Place a, Place b) { lines_.push_back({a, b, 1}); }
@@ -93,23 +99,26 @@ class Labels {
     const Place a{at.x + kMiddle * std::sin(angle), at.y - kMiddle * std::cos(angle)};
     return {a, {a.x + width * std::cos(angle), a.y + width * std::sin(angle)}, kHalf};
   }
-  static bool inside(Place p) {
-    return p.x >= kLeft + 2 && p.x <= kRight + 2 && p.y >= kTop - 8 && p.y <= kBottom - 6;
+  bool inside(Place p) const {
+    return p.x >= frame_.left + 2 && p.x <= frame_.right + 2 && p.y >= frame_.top - 8 &&
+           p.y <= frame_.bottom - 6;
   }
 
   Drawing& drawing_;
+  const PlotFrame& frame_;
   std::vector<Capsule> marks_, lines_;
 };
 
 struct Plane {
+  const PlotFrame& frame;
   Scale x, y;
   Place at(double flops_per_byte, double flops_per_s) const {
     return {x.at(flops_per_byte), y.at(flops_per_s)};
   }
 };
 
-Plane plane_of(const std::vector<MemoryRoof>& memory, const std::vector<ComputeRoof>& compute,
-               const std::vector<RooflinePoint>& points) {
+Plane plane_of(const PlotFrame& frame, const std::vector<MemoryRoof>& memory,
+               const std::vector<ComputeRoof>& compute, const std::vector<RooflinePoint>& points) {
   std::vector<double> xs, ys;
   for (const RooflinePoint& p : points) {
     xs.push_back(p.flops_per_byte);
@@ -127,7 +136,7 @@ Plane plane_of(const std::vector<MemoryRoof>& memory, const std::vector<ComputeR
   if (!memory.empty()) ys.push_back(memory.back().bytes_per_s * x.lo * 2);
   Range y = range_of(ys, true, 0);
   y       = {y.lo / 1.6, y.hi * 1.9};
-  return {.x = {x, kLeft, kRight, true}, .y = {y, kBottom, kTop, true}};
+  return {.frame = frame, .x = {x, frame.left, frame.right, true}, .y = {y, frame.bottom, frame.top, true}};
 }
 
 struct RoofLine {
@@ -164,7 +173,8 @@ std::vector<RoofLine> compute_lines(const Plane& plane, const std::vector<Memory
   return lines;
 }
 
-void name_roofs(Labels& labels, const std::vector<RoofLine>& memory, const std::vector<RoofLine>& compute) {
+void name_roofs(Labels& labels, const PlotFrame& frame, const std::vector<RoofLine>& memory,
+                const std::vector<RoofLine>& compute) {
   for (const auto& [words, from, to] : memory) {
     const double length = std::hypot(to.x - from.x, to.y - from.y);
     const double ux = (to.x - from.x) / length, uy = (to.y - from.y) / length;
@@ -176,7 +186,7 @@ void name_roofs(Labels& labels, const std::vector<RoofLine>& memory, const std::
   }
   for (const auto& [words, from, to] : compute) {
     std::vector<Candidate> along;
-    for (double x = kRight - text_width(words, kFont); x > kLeft; x -= 20)
+    for (double x = frame.right - text_width(words, kFont); x > frame.left; x -= 20)
       for (const double y : {to.y - 5, to.y + 13}) along.push_back({{x, y}});
     labels.put(words, along, "halo bad", Weight::normal);
   }
@@ -220,7 +230,8 @@ void draw_point(Drawing& drawing, const Plane& plane, const RooflinePoint& p) {
     case RooflinePoint::Role::engine:
       return drawing.diamond(at, 5, {role_name(p.role), title});
     case RooflinePoint::Role::best:
-      drawing.line({at.x, plane.y.at(p.lo)}, {at.x, plane.y.at(p.hi)}, {"whisker", ""});
+      if (plane.y.at(p.lo) - plane.y.at(p.hi) > 0.1)
+        drawing.line({at.x, plane.y.at(p.lo)}, {at.x, plane.y.at(p.hi)}, {"whisker", ""});
       return drawing.circle(at, 4.4, {"best", title});
   }
 }
@@ -247,24 +258,31 @@ void draw_leaps(Drawing& drawing, Labels& labels, const Plane& plane,
   }
 }
 
-void name_points(Drawing& drawing, Labels& labels, const Plane& plane,
-                 const std::vector<RooflinePoint>& points) {
-  // One experiment at several points: the label carries the point.
-  const auto several = [&](const RooflinePoint& p) {
-    return std::any_of(points.begin(), points.end(),
-                       [&](const RooflinePoint& q) { return q.experiment == p.experiment && q.at != p.at; });
+// What a point is called on the page.
+using PointWords = std::function<std::string(const RooflinePoint&)>;
+
+// The experiment; with its parameters where the experiment has several points.
+PointWords experiment_words(const std::vector<RooflinePoint>& points) {
+  return [&points](const RooflinePoint& p) {
+    const bool several = std::any_of(points.begin(), points.end(), [&](const RooflinePoint& q) {
+      return q.experiment == p.experiment && q.at != p.at;
+    });
+    return p.experiment.substr(p.experiment.find('/') + 1) + (several ? " " + p.at : "") +
+           (p.invalid ? "/" + p.variant : "");
   };
+}
+
+void name_points(Drawing& drawing, Labels& labels, const Plane& plane,
+                 const std::vector<RooflinePoint>& points, const PointWords& words_of) {
   // Invalid points are labelled first, so that they get the nearest places.
   std::vector<RooflinePoint> named;
   for (const bool invalid : {true, false})
     for (const RooflinePoint& p : points)
       if (p.invalid == invalid && (invalid || p.role == RooflinePoint::Role::best)) named.push_back(p);
   for (const RooflinePoint& p : named) {
-    std::string words = p.experiment.substr(p.experiment.find('/') + 1);
-    if (several(p)) words += " " + p.at;
-    if (p.invalid) words = "INVALID " + words + "/" + p.variant;
-    const Place at     = plane.at(p.flops_per_byte, p.flops_per_s);
-    const double width = text_width(words, kFont, Weight::bold);
+    const std::string words = (p.invalid ? "INVALID " : "") + words_of(p);
+    const Place at          = plane.at(p.flops_per_byte, p.flops_per_s);
+    const double width      = text_width(words, kFont, Weight::bold);
     std::vector<Candidate> around;
     for (double far = 0; far <= 60; far += 12)
       for (const double y : {at.y + 4 - far, at.y + 4 + far})
@@ -277,6 +295,30 @@ void name_points(Drawing& drawing, Labels& labels, const Plane& plane,
                    {std::clamp(at.x, put->x, put->x + width), put->y + (put->y < at.y ? 3 : -11)},
                    {"tie", ""});
   }
+}
+
+// Roofs, points and their names, in axes that are there.
+void draw_plane(Drawing& drawing, const Plane& plane, const std::vector<MemoryRoof>& memory,
+                const std::vector<ComputeRoof>& compute, const std::vector<RooflinePoint>& points,
+                const PointWords& words_of) {
+  // Lines and marks first, so that labels can avoid them.
+  Labels labels(drawing, plane.frame);
+  const auto slopes = memory_lines(plane, memory, compute), tops = compute_lines(plane, memory, compute);
+  for (const RoofLine& roof : slopes) {
+    drawing.line(roof.from, roof.to, {"roof", "memory roof: " + roof.words});
+    labels.line(roof.from, roof.to);
+  }
+  for (const RoofLine& roof : tops) {
+    drawing.line(roof.from, roof.to, {"roof-compute", "compute roof: " + roof.words});
+    labels.line(roof.from, roof.to);
+  }
+  draw_leaps(drawing, labels, plane, points);
+  for (const RooflinePoint& p : points) {
+    draw_point(drawing, plane, p);
+    labels.mark(plane.at(p.flops_per_byte, p.flops_per_s));
+  }
+  name_points(drawing, labels, plane, points, words_of);
+  name_roofs(labels, plane.frame, slopes, tops);
 }
 
 template <class Roof>
@@ -339,31 +381,14 @@ std::string roofline_svg(const Roofs& roofs, const std::vector<RooflinePoint>& p
     return p.role == RooflinePoint::Role::best;
   });
   Drawing drawing(
-      "roofline", kWidth, kHeight, "Roofline",
+      "roofline", kWhole.width, kWhole.height, "Roofline",
       fmt::format("Flops per second over flops per byte, both logarithmic: {} memory roofs, {} compute "
                   "roofs, {} arrows from a baseline to its best variant.",
                   memory.size(), compute.size(), leaps));
-  const Plane plane = plane_of(memory, compute, points);
-  drawing.x_axis(plane.x, kTop, kBottom, "arithmetic intensity, flop per declared byte", 9);
-  drawing.y_axis(plane.y, kLeft, kRight, "flop/s", 9);
-  // Lines and marks first, so that labels can avoid them.
-  Labels labels(drawing);
-  const auto slopes = memory_lines(plane, memory, compute), tops = compute_lines(plane, memory, compute);
-  for (const RoofLine& roof : slopes) {
-    drawing.line(roof.from, roof.to, {"roof", "memory roof: " + roof.words});
-    labels.line(roof.from, roof.to);
-  }
-  for (const RoofLine& roof : tops) {
-    drawing.line(roof.from, roof.to, {"roof-compute", "compute roof: " + roof.words});
-    labels.line(roof.from, roof.to);
-  }
-  draw_leaps(drawing, labels, plane, points);
-  for (const RooflinePoint& p : points) {
-    draw_point(drawing, plane, p);
-    labels.mark(plane.at(p.flops_per_byte, p.flops_per_s));
-  }
-  name_points(drawing, labels, plane, points);
-  name_roofs(labels, slopes, tops);
+  const Plane plane = plane_of(kWhole, memory, compute, points);
+  drawing.x_axis(plane.x, kWhole.top, kWhole.bottom, "arithmetic intensity, flop per declared byte", 9);
+  drawing.y_axis(plane.y, kWhole.left, kWhole.right, "flop/s", 9);
+  draw_plane(drawing, plane, memory, compute, points, experiment_words(points));
   const auto has = [&](auto matches) { return std::any_of(points.begin(), points.end(), matches); };
   const auto is  = [&](RooflinePoint::Role role) {
     return has([&](const RooflinePoint& p) { return p.role == role && !p.invalid; });
@@ -379,8 +404,25 @@ std::string roofline_svg(const Roofs& roofs, const std::vector<RooflinePoint>& p
     legend.push_back({"INVALID", "void", Shape::cross});
   if (!memory.empty()) legend.push_back({"memory roof, measured", "roof", Shape::line});
   if (!compute.empty()) legend.push_back({"compute roof, measured", "roof-compute", Shape::line});
-  drawing.legend({kLeft, kHeight - 24}, kRight, legend);
+  drawing.legend({kWhole.left, kWhole.height - 24}, kWhole.right, legend);
   return use == SvgFor::page ? drawing.embedded() : drawing.standalone();
+}
+
+std::string roofline_place_svg(const Roofs& roofs, const std::vector<RooflinePoint>& points,
+                               const std::string& id) {
+  auto memory  = descending(roofs.memory, &MemoryRoof::bytes_per_s);
+  auto compute = descending(roofs.compute, &ComputeRoof::flops_per_s);
+  if (memory.size() > 2) memory.erase(memory.begin() + 1, memory.end() - 1);
+  if (compute.size() > 1) compute.resize(1);
+  Drawing drawing(
+      id, kPlaceFrame.width, kPlaceFrame.height,
+      points.empty() ? "Roofline" : "Roofline of " + points.front().experiment,
+      fmt::format("{} variants under the highest and lowest roofs, both axes logarithmic.", points.size()));
+  const Plane plane = plane_of(kPlaceFrame, memory, compute, points);
+  drawing.x_axis(plane.x, kPlaceFrame.top, kPlaceFrame.bottom, "flop per declared byte", 5);
+  drawing.y_axis(plane.y, kPlaceFrame.left, kPlaceFrame.right, "flop/s", 6);
+  draw_plane(drawing, plane, memory, compute, points, [](const RooflinePoint& p) { return p.variant; });
+  return drawing.embedded();
 }
 
 nlohmann::json roofline_json(const Roofs& roofs, const std::vector<RooflinePoint>& points) {

@@ -43,6 +43,11 @@ struct RooflinePoint {
 // Of every variant that ran, was right, and declares flops and bytes; in record order.
 std::vector<RooflinePoint> roofline_points(const lab::RunRecord& run, const Roofs& roofs);
 
+// The place of one experiment: the outermost roofs and its variants, small enough for a phone. `id` is unique
+// on its page.
+std::string roofline_place_svg(const Roofs& roofs, const std::vector<RooflinePoint>& points,
+                               const std::string& id);
+
 enum class SvgFor { page, file };  // a page brings chart_style() itself
 std::string roofline_svg(const Roofs& roofs, const std::vector<RooflinePoint>& points, SvgFor use);
 nlohmann::json roofline_json(const Roofs& roofs, const std::vector<RooflinePoint>& points);

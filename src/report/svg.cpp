@@ -359,6 +359,7 @@ std::string_view chart_style() {
 .chart .sample { stroke: var(--accent); stroke-width: 2.6; stroke-linecap: round; stroke-opacity: .75; fill: none; }
 .chart .beyond { stroke: var(--doubt); stroke-width: 3.4; stroke-linecap: round; fill: none; }
 .chart .share { fill: var(--accent); }
+.chart .quartile { fill: var(--rule); }
 .chart .good { fill: var(--good); stroke: var(--good); stroke-width: 1.6; }
 .chart .bad { fill: var(--bad); stroke: var(--bad); stroke-width: 1.6; }
 .chart .same { fill: var(--ink); stroke: var(--ink); stroke-width: 1.6; }

@@ -89,9 +89,9 @@ bool is_above_limit(const VariantRecord& variant) {
 }
 
 const PointRecord* headline_point(const ExperimentRecord& experiment) {
-  for (auto point = experiment.points.rbegin(); point != experiment.points.rend(); ++point)
-    if (best_of(*point)) return &*point;
-  return experiment.points.empty() ? nullptr : &experiment.points.back();
+  for (const PointRecord& point : experiment.points)
+    if (best_of(point)) return &point;
+  return experiment.points.empty() ? nullptr : &experiment.points.front();
 }
 
 std::string why_no_best(const ExperimentRecord& experiment, const PointRecord* point) {

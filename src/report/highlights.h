@@ -28,8 +28,8 @@ const lab::VariantRecord* best_of(const lab::PointRecord& point);
 bool was_skipped(const lab::ExperimentRecord& experiment);
 // The baseline differed from itself (A/A), so that every verdict at the point is advisory.
 bool is_advisory(const lab::PointRecord& point);
-// The point that stands for its experiment in a summary: the last one with a best variant, which is the
-// largest where points grow; else the last. Null for an experiment without points.
+// The point that stands for its experiment in a summary: the first one with a best variant, since experiments
+// declare their most telling point first; else the first. Null for an experiment without points.
 const lab::PointRecord* headline_point(const lab::ExperimentRecord& experiment);
 // Beyond 100 % and the margin of 2 %: the control was slower than the variant, so the share says little.
 bool is_above_limit(const lab::VariantRecord& variant);

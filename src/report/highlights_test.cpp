@@ -66,12 +66,12 @@ TEST(Best, IsAbsentAndExplainedWhenNothingIsValid) {
   EXPECT_EQ(why_no_best({}, &p), "baseline base: crashed");
 }
 
-TEST(Headline, IsTheLastPointWithABestVariant) {
-  ExperimentRecord e = experiment("x", {point(1, {variant("a", "optimized", 2, "FASTER")}),
+TEST(Headline, IsTheFirstPointWithABestVariant) {
+  ExperimentRecord e = experiment("x", {point(4, {variant("a", "optimized", 40, "INVALID")}),
                                         point(2, {variant("a", "optimized", 3, "FASTER")}),
-                                        point(4, {variant("a", "optimized", 40, "INVALID")})});
+                                        point(1, {variant("a", "optimized", 2, "FASTER")})});
   EXPECT_EQ(headline_point(e), &e.points[1]);
-  e.points.erase(e.points.begin(), e.points.begin() + 2);
+  e.points.resize(1);
   EXPECT_EQ(headline_point(e), &e.points[0]);
   EXPECT_EQ(headline_point(experiment("y", {})), nullptr);
 }

@@ -213,7 +213,7 @@ std::string results_table(const RunRecord& run, const ReportContext& context) {
       "<h2 id=\"results\">Results</h2>\n<p class=\"small broad\">The best variant of each experiment against "
       "its "
       "baseline, with the 95 % interval of the paired ratio; above 1× is faster. A row opens into its panel. "
-      "Where an experiment has several points, the last one is shown.</p>\n" +
+      "Where an experiment has several points, the first is shown.</p>\n" +
       toolbar(run, context) +
       fmt::format(
           "<div class=\"results\">\n<div class=\"head\"><span class=\"c-name\" "

@@ -53,6 +53,11 @@ def other_engines(machine):
     return json.loads(path.read_text())["engines"] if path.exists() else []
 
 
+def gpu_tests(machine):
+    """What tools/gpu_tests wrote there: one file for each number of GPUs."""
+    return [json.loads(path.read_text()) for path in sorted((RESULTS / machine).glob("gpu_tests*.json"))]
+
+
 def engine_is_stale(seen, known):
     return seen.get("source_hash") is None or seen["source_hash"] != known[ENGINE_SESSION]["source_hash"]
 

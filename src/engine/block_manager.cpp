@@ -17,7 +17,7 @@ BlockManager::BlockManager(const Options& options)
       prefix_cache_(options.prefix_cache),
       free_out_of_window_(options.free_out_of_window),
       hash_seed_(options.hash_seed),
-      pools_{PagePool(options.pages[kFull]), PagePool(options.pages[kWindow])} {
+      pools_{BlockPool(options.pages[kFull]), BlockPool(options.pages[kWindow])} {
   FATHOM_EXPECT(page_size_ > 0, "a page holds at least one token");
 }
 
@@ -62,7 +62,7 @@ int64_t BlockManager::match_prefix(SequencePages& pages, std::span<const TokenId
     if (held) best = b + 1;
   }
   for (int kind = 0; kind < kKvKinds; ++kind) {
-    PagePool& pool      = pools_[kind];
+    BlockPool& pool     = pools_[kind];
     auto& [held, first] = pages.block_tables[kind];
     if (pool.pages() == 0) continue;
     first = best - reach(kind, best);
@@ -145,7 +145,7 @@ void BlockManager::free(SequencePages& pages) {
 
 int64_t BlockManager::pages_in_use() const {
   int64_t used = 0;
-  for (const PagePool& pool : pools_) used += pool.pages() - pool.free_pages();
+  for (const BlockPool& pool : pools_) used += pool.pages() - pool.free_pages();
   return used;
 }
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/page_pool.h"
+#include "engine/block_pool.h"
 #include "model/tokenizer.h"
 
 namespace fathom::engine {
@@ -67,7 +67,7 @@ class BlockManager {
 
   int64_t page_size() const { return page_size_; }
   int64_t blocks(int64_t tokens) const { return (tokens + page_size_ - 1) / page_size_; }
-  const PagePool& pool(KvKind kind) const { return pools_[kind]; }
+  const BlockPool& pool(KvKind kind) const { return pools_[kind]; }
   int64_t pages() const { return pools_[kFull].pages() + pools_[kWindow].pages(); }
   int64_t pages_in_use() const;
 
@@ -80,7 +80,7 @@ class BlockManager {
   int64_t page_size_, window_;
   bool prefix_cache_, free_out_of_window_;
   uint64_t hash_seed_;
-  std::array<PagePool, kKvKinds> pools_;
+  std::array<BlockPool, kKvKinds> pools_;
 };
 
 }  // namespace fathom::engine

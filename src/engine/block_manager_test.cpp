@@ -26,8 +26,8 @@ SequencePages computed(BlockManager& blocks, const Tokens& tokens, int64_t* hit 
   return pages;
 }
 
-TEST(PagePool, AllocatesPagesWithoutABlockFirstThenLeastRecentlyFreed) {
-  PagePool pool(4);
+TEST(BlockPool, AllocatesPagesWithoutABlockFirstThenLeastRecentlyFreed) {
+  BlockPool pool(4);
   const Page a = pool.allocate(), b = pool.allocate(), c = pool.allocate();
   pool.set_hash(a, {1, 1}), pool.set_hash(b, {2, 2});
   pool.release(b), pool.release(a), pool.release(c);
@@ -47,8 +47,8 @@ TEST(PagePool, AllocatesPagesWithoutABlockFirstThenLeastRecentlyFreed) {
   EXPECT_EQ(pool.free_pages(), 1);
 }
 
-TEST(PagePool, AllocatesEveryPageOnce) {
-  PagePool pool(37);
+TEST(BlockPool, AllocatesEveryPageOnce) {
+  BlockPool pool(37);
   std::vector<bool> seen(37);
   for (int i = 0; i < 37; ++i) {
     const Page page = pool.allocate();

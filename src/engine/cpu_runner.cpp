@@ -9,7 +9,7 @@
 
 #include "core/cpus.h"
 #include "core/expect.h"
-#include "engine/draft_verification.h"
+#include "engine/rejection_sampler.h"
 #include "model/ops.h"
 
 namespace fathom::engine {

@@ -11,7 +11,7 @@
 #include "core/expect.h"
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
-#include "engine/draft_verification.h"
+#include "engine/rejection_sampler.h"
 #include "kernels/sampling/sample.h"
 
 namespace fathom::engine {

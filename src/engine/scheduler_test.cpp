@@ -87,7 +87,7 @@ void expect_each_page_is_owned_as_often_as_it_is_held(const BlockManager& blocks
     for (const Sequence* sequence : scheduler.sequences())
       for (const Page page : sequence->pages.block_tables[kind].pages)
         if (page >= 0) ++holders[page];
-    const PagePool& pool = blocks.pool(static_cast<KvKind>(kind));
+    const BlockPool& pool = blocks.pool(static_cast<KvKind>(kind));
     ASSERT_EQ(static_cast<int64_t>(holders.size()) + pool.free_pages(), pool.pages());
     for (const auto& [page, count] : holders) ASSERT_EQ(pool.ref_count(page), count) << "page " << page;
   }

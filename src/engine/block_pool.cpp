@@ -1,10 +1,10 @@
-#include "engine/page_pool.h"
+#include "engine/block_pool.h"
 
 #include "core/expect.h"
 
 namespace fathom::engine {
 
-PagePool::PagePool(int64_t pages)
+BlockPool::BlockPool(int64_t pages)
     : state_(static_cast<size_t>(pages)), links_(static_cast<size_t>(pages) + 1), free_(pages) {
   const auto count = static_cast<Page>(pages);
   for (Page page = 0; page <= count; ++page)
@@ -13,7 +13,7 @@ PagePool::PagePool(int64_t pages)
   cached_.reserve(static_cast<size_t>(pages));
 }
 
-void PagePool::insert(Page page, Page after) {
+void BlockPool::insert(Page page, Page after) {
   Link& front                                     = links_[static_cast<size_t>(after)];
   links_[static_cast<size_t>(page)]               = {.before = after, .after = front.after};
   links_[static_cast<size_t>(front.after)].before = page;
@@ -21,14 +21,14 @@ void PagePool::insert(Page page, Page after) {
   ++free_;
 }
 
-void PagePool::unlink(Page page) {
+void BlockPool::unlink(Page page) {
   const Link link                                = links_[static_cast<size_t>(page)];
   links_[static_cast<size_t>(link.before)].after = link.after;
   links_[static_cast<size_t>(link.after)].before = link.before;
   --free_;
 }
 
-Page PagePool::allocate() {
+Page BlockPool::allocate() {
   FATHOM_EXPECT(free_ > 0, "a page is wanted where none is free");
   const Page page = links_.back().after;
   unlink(page);
@@ -38,13 +38,13 @@ Page PagePool::allocate() {
   return page;
 }
 
-void PagePool::add_ref(Page page) {
+void BlockPool::add_ref(Page page) {
   State& state = state_[static_cast<size_t>(page)];
   if (state.ref_count == 0) unlink(page);
   ++state.ref_count;
 }
 
-void PagePool::release(Page page) {
+void BlockPool::release(Page page) {
   State& state = state_[static_cast<size_t>(page)];
   FATHOM_EXPECT(state.ref_count > 0, "a page without an owner is released");
   if (--state.ref_count > 0) return;
@@ -52,13 +52,13 @@ void PagePool::release(Page page) {
   insert(page, state.hash ? links_.back().before : head);
 }
 
-void PagePool::set_hash(Page page, const BlockHash& hash) {
+void BlockPool::set_hash(Page page, const BlockHash& hash) {
   State& state = state_[static_cast<size_t>(page)];
   FATHOM_EXPECT(state.ref_count > 0 && !state.hash, "a page is named once, while it has an owner");
   if (cached_.emplace(hash, page).second) state.hash = hash;
 }
 
-std::optional<Page> PagePool::find(const BlockHash& hash) const {
+std::optional<Page> BlockPool::find(const BlockHash& hash) const {
   const auto found = cached_.find(hash);
   if (found == cached_.end()) return {};
   return found->second;

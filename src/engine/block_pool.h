@@ -17,9 +17,9 @@ struct BlockHash {
   bool operator==(const BlockHash&) const = default;
 };
 
-class PagePool {
+class BlockPool {
  public:
-  explicit PagePool(int64_t pages);
+  explicit BlockPool(int64_t pages);
 
   int64_t pages() const { return static_cast<int64_t>(links_.size()) - 1; }
   int64_t free_pages() const { return free_; }

@@ -1,4 +1,4 @@
-#include "engine/draft_verification.h"
+#include "engine/rejection_sampler.h"
 
 #include <algorithm>
 #include <utility>

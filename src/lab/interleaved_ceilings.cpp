@@ -45,7 +45,24 @@ bool runs_here(const machine::FmaKernel& kernel) {
                       [](machine::Feature feature) { return machine::missing(feature).has_value(); });
 }
 
+bool is_compiled_for(const machine::FmaKernel& kernel) {
+  return std::all_of(kernel.needs.begin(), kernel.needs.end(), [](machine::Feature feature) {
+    return feature == machine::Feature::avx2 || feature == machine::Feature::fma;
+  });
+}
+
 }  // namespace
+
+Isa isa_of(const ExperimentInfo& experiment, const VariantInfo& variant) {
+  if (experiment.limit != Limit::flops || experiment.backend != Backend::cpu) return Isa::compiled;
+  const auto kernels   = machine::fma_kernels();
+  const bool has_wider = std::any_of(kernels.begin(), kernels.end(), [](const machine::FmaKernel& kernel) {
+    return runs_here(kernel) && !is_compiled_for(kernel);
+  });
+  const bool needs_wider =
+      std::find(variant.needs.begin(), variant.needs.end(), machine::Feature::avx512f) != variant.needs.end();
+  return has_wider && (variant.kind == Kind::library || needs_wider) ? Isa::widest : Isa::compiled;
+}
 
 std::optional<DiskLimit> disk_limit() {
   for (const machine::DiskRate& disk : machine::ceilings().disk_reads)
@@ -81,10 +98,11 @@ namespace {
 
 class CpuControl final : public Control {
  public:
-  CpuControl(Limit limit, const Cost& cost, int64_t working_set, int threads, ThreadPool& pool);
+  CpuControl(Limit limit, const Cost& cost, int64_t working_set, int threads, Isa isa, ThreadPool& pool);
   double sample() override { return once(); }
   const std::string& words() const override { return words_; }
   int threads() const override { return threads_; }
+  Isa isa() const override { return isa_; }
 
  private:
   // memory, load_latency
@@ -159,12 +177,14 @@ class CpuControl final : public Control {
   }
 
   int threads_;
+  Isa isa_;
   ThreadPool* pool_;
   std::string words_;
 };
 
-CpuControl::CpuControl(Limit limit, const Cost& cost, int64_t working_set, int threads, ThreadPool& pool)
-    : Control(limit, cost), threads_(threads), pool_(&pool) {
+CpuControl::CpuControl(Limit limit, const Cost& cost, int64_t working_set, int threads, Isa isa,
+                       ThreadPool& pool)
+    : Control(limit, cost), threads_(threads), isa_(isa), pool_(&pool) {
   FATHOM_EXPECT(pool.threads() == threads, "a control runs on a pool of its threads");
   const Level level    = machine::level_holding(working_set, threads);
   const std::string on = fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
@@ -201,7 +221,9 @@ CpuControl::CpuControl(Limit limit, const Cost& cost, int64_t working_set, int t
   } else if (limit == Limit::flops) {
     std::vector<const machine::FmaKernel*> candidates;
     for (const machine::FmaKernel& kernel : machine::fma_kernels())
-      if (kernel.dtype == cost.flop_type && runs_here(kernel)) candidates.push_back(&kernel);
+      if (kernel.dtype == cost.flop_type && runs_here(kernel) &&
+          (isa == Isa::widest || is_compiled_for(kernel)))
+        candidates.push_back(&kernel);
     keep_fastest(candidates, fma_);
     FATHOM_EXPECT(fma_ != nullptr,
                   fmt::format("no arithmetic peak is known for {}", traits(cost.flop_type).name));
@@ -226,9 +248,9 @@ CpuControl::CpuControl(Limit limit, const Cost& cost, int64_t working_set, int t
 
 }  // namespace
 
-std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads,
+std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads, Isa isa,
                                      ThreadPool& pool) {
-  return std::make_unique<CpuControl>(limit, cost, working_set, threads, pool);
+  return std::make_unique<CpuControl>(limit, cost, working_set, threads, isa, pool);
 }
 
 }  // namespace fathom::lab

@@ -11,13 +11,21 @@
 
 namespace fathom::lab {
 
+// The instruction set that an arithmetic peak is measured with.
+enum class Isa {
+  compiled,  // experiments are compiled for x86-64-v3: AVX2 with FMA
+  widest,    // the best that runs here: of libraries, which choose at run time, and of variants that need it
+};
+Isa isa_of(const ExperimentInfo& experiment, const VariantInfo& variant);
+
 class Control {
  public:
   virtual ~Control()                       = default;
   virtual double sample()                  = 0;  // one measurement: bytes/s, flop/s, or loads/s
   virtual const std::string& words() const = 0;  // "copy bandwidth of DRAM, 1 thread"
   virtual int threads() const              = 0;  // of the variants whose limit it is
-  double limit_ns(double rate) const;            // what a call of the declared work takes at that rate
+  virtual Isa isa() const { return Isa::compiled; }
+  double limit_ns(double rate) const;  // what a call of the declared work takes at that rate
 
  protected:
   Control(Limit limit, const Cost& cost) : limit_(limit), cost_(cost) {}
@@ -26,8 +34,8 @@ class Control {
 };
 
 // For a limit of Limit::memory, flops or load_latency, a call of `cost` over `working_set` bytes (inputs and
-// outputs of one set) by `threads` threads.
-std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads,
+// outputs of one set) by `threads` threads. `isa` matters to Limit::flops.
+std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads, Isa isa,
                                      ThreadPool& pool);
 
 // The same on the GPU; also Limit::tensor_flops, shared_memory and link.

@@ -141,8 +141,9 @@ class RankRun {
     if (!has_control(experiment_.backend, experiment_.limit)) return;
     const int64_t bytes = working_set(experiment_, steps_.problems()[0]);
     const auto failed   = steps_.together([&] {
-      control_ = steps_.device() ? gpu_control(experiment_.limit, cost, bytes, *steps_.device())
-                                   : cpu_control(experiment_.limit, cost, bytes, 1, steps_.pools().of(1));
+      control_ = steps_.device()
+                       ? gpu_control(experiment_.limit, cost, bytes, *steps_.device())
+                       : cpu_control(experiment_.limit, cost, bytes, 1, Isa::compiled, steps_.pools().of(1));
     });
     if (failed) return control_.reset();
     point.limit = fmt::format("{}, on each of {} ranks", control_->words(), group_.size());

@@ -107,16 +107,16 @@ void TimedPoint::prepare(Entry& entry) {
 }
 
 void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
-  std::vector<int> thread_counts;
+  std::vector<std::pair<int, Isa>> wanted;  // controls: threads and instruction set
   for (size_t v = 0; v < records.size(); ++v) {
     if (records[v].status != Outcome::ok) continue;
     if (options_.run.aa && !entries_.empty()) break;
     Entry entry{.role = Role::variant, .variant = static_cast<int>(v), .name = records[v].id};
     if (const auto overlap = sets_->overlap()) entry.caught = overlap;
     entries_.push_back(std::move(entry));
-    const int threads = pools_.of(records[v].threads).threads();
-    if (std::find(thread_counts.begin(), thread_counts.end(), threads) == thread_counts.end())
-      thread_counts.push_back(threads);
+    const std::pair control(pools_.of(records[v].threads).threads(),
+                            isa_of(experiment_, experiment_.variants[v]));
+    if (std::find(wanted.begin(), wanted.end(), control) == wanted.end()) wanted.push_back(control);
   }
   if (entries_.empty()) return;
   baseline_           = 0;
@@ -125,15 +125,15 @@ void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
   if (options_.run.aa)
     entries_.push_back({.role = Role::heavier_clone, .variant = reference, .name = "heavier"});
   if (!has_control(experiment_.backend, experiment_.limit) || options_.run.aa) return;
-  if (experiment_.backend == Backend::cuda) thread_counts.resize(1);
-  for (const int threads : thread_counts) {
+  if (experiment_.backend == Backend::cuda) wanted.resize(1);
+  for (const auto& [threads, isa] : wanted) {
     entries_.push_back(
         {.role = Role::control, .variant = static_cast<int>(controls_.size()), .name = "control"});
     const Cost cost     = (*sets_)[0].cost();
     const int64_t bytes = working_set(experiment_, (*sets_)[0]);
     controls_.push_back(experiment_.backend == Backend::cuda
                             ? gpu_control(experiment_.limit, cost, bytes, *device_of(experiment_))
-                            : cpu_control(experiment_.limit, cost, bytes, threads, pools_.of(threads)));
+                            : cpu_control(experiment_.limit, cost, bytes, threads, isa, pools_.of(threads)));
   }
 }
 

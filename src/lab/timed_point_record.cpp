@@ -36,6 +36,7 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     }
   }
 
+  std::string of_libraries;  // where their limit is another
   for (Entry& entry : entries_) {
     if (entry.role == Role::control) continue;
     if (entry.role == Role::clone && timed && entry.alive()) {
@@ -71,15 +72,17 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     for (const Entry& control : entries_) {
       if (control.role != Role::control) continue;
       // A GPU has one control, however many host threads a variant uses.
-      if (experiment_.backend == Backend::cpu && controls_[control.variant]->threads() != threads) continue;
       const Control& limit = *controls_[control.variant];
+      if (experiment_.backend == Backend::cpu &&
+          (limit.threads() != threads || limit.isa() != isa_of(experiment_, info(entry))))
+        continue;
       std::vector<double> shares;
       for (size_t r = 0; r < std::min(control.rates.size(), entry.wall_ns.size()); ++r)
         shares.push_back(limit.limit_ns(control.rates[r]) / entry.wall_ns[r]);
       if (shares.empty()) continue;
-      record.share_of_limit = measure::median(shares);
-      record.limit_rate     = measure::median(control.rates);
-      point.limit           = limit.words();
+      record.share_of_limit                                       = measure::median(shares);
+      record.limit_rate                                           = measure::median(control.rates);
+      (limit.isa() == Isa::compiled ? point.limit : of_libraries) = limit.words();
     }
 
     if (experiment_.limit == Limit::disk)
@@ -93,6 +96,7 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
 
     if (!options_.run.aa) score_prediction(record, info(entry).prediction);
   }
+  if (!of_libraries.empty()) point.limit += (point.limit.empty() ? "" : "; of libraries: ") + of_libraries;
   point.variants = std::move(records);
   return point;
 }

@@ -65,9 +65,9 @@ TEST_P(Cheats, IsCaughtByItsDefence) {
   EXPECT_EQ(to_string(v.status), to_string(cheat.outcome)) << v.detail;
   EXPECT_EQ(v.verdict.value_or(""), "INVALID");
   const PointRecord& point = run.experiments[0].points.at(0);
-  EXPECT_FALSE(v.time_ns.has_value()) << "what was caught has no time, but it took " << v.time_ns->median
-                                      << " ns in samples of " << point.calls_per_sample
-                                      << " calls, with a floor of " << point.floor_ns.value_or(0) << " ns";
+  EXPECT_FALSE(v.time_ns.has_value())
+      << "what was caught has no time, but it took " << v.time_ns->median << " ns in samples of "
+      << point.calls_per_sample << " calls, with a floor of " << point.floor_ns.value_or(0) << " ns";
   EXPECT_FALSE(v.detail.empty());
   EXPECT_EQ(exit_code(run), cheat.outcome == Outcome::invalid ? 3 : 2);
   if (std::string(cheat.name) != "aliases_input") {

@@ -98,6 +98,11 @@ __device__ inline void mbarrier_arrive(uint32_t barrier) {
 }
 __device__ inline void mbarrier_arrive(const uint64_t* barrier) { mbarrier_arrive(shared_address(barrier)); }
 
+// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster.
+__device__ inline void mbarrier_arrive_cluster(uint32_t barrier) {
+  FATHOM_PTX_SM90("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // Makes mbarrier_init visible to TMA, and to the other CTAs of the cluster after the cluster barrier.
 __device__ inline void fence_mbarrier_init() {
   FATHOM_PTX_SM90("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -152,6 +157,13 @@ __device__ inline void cluster_barrier_wait() {
   FATHOM_PTX_SM90("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// This CTA's rank in its cluster.
+__device__ inline int cluster_ctarank() {
+  int rank = 0;
+  FATHOM_PTX_SM90("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
 // The address in CTA `rank` of the cluster that corresponds to this CTA's `shared_address`.
 __device__ inline uint32_t mapa_shared_cluster(uint32_t shared_address, int rank) {
   uint32_t address = 0;
@@ -195,6 +207,17 @@ __device__ inline void cp_async_bulk_tensor_load(void* shared, const void* map, 
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
       "[%4];" ::"r"(shared_address(shared)),
       "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The same box for several CTAs of the cluster: each CTA whose rank is a bit of `mask` receives it at the
+// same offset of its shared memory, and its barrier at the same offset counts the bytes.
+__device__ inline void cp_async_bulk_tensor_load_multicast(void* shared, const void* map, int row, int column,
+                                                           uint64_t* barrier, uint16_t mask) {
+  FATHOM_PTX_SM90(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(mask)
       : "memory");
 }
 
@@ -290,6 +313,13 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&m)[4], uint32_t shared_addre
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"(shared_address)
                : "memory");
+}
+
+// Stores four 8 x 8 matrices: the inverse of ldmatrix_x4 (sm_90).
+__device__ inline void stmatrix_x4(uint32_t shared_address, const uint32_t (&m)[4]) {
+  FATHOM_PTX_SM90("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address),
+                  "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                  : "memory");
 }
 
 // Transposes an 8 x 8 matrix of 16-bit elements, of which a lane holds row g, columns 2 t and 2 t + 1.

@@ -24,6 +24,7 @@
 #include "cuda/tensor_map.h"
 #include "cuda/wgmma.cuh"
 #include "kernels/gemm/packed_weights.h"
+#include "kernels/gemm/pipeline_state.cuh"
 #include "kernels/quant/mxfp4_dequantize.cuh"
 
 namespace fathom::kernels::wgmma_gemm {
@@ -137,19 +138,6 @@ struct Pipeline {
   __device__ uint8_t* scales(int stage, int group) const {
     return memory + S::kStages * (kXBytes + S::kGroups * kWeightBytes) +
            (stage * S::kGroups + group) * kScaleBytes;
-  }
-};
-
-// A stage and the parity of its current phase (CUTLASS: PipelineState).
-template <int kStages>
-struct PipelineState {
-  int stage       = 0;
-  uint32_t parity = 0;
-
-  __device__ void next() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
   }
 };
 

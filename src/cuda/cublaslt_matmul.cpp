@@ -1,7 +1,12 @@
 #include "cuda/cublaslt_matmul.h"
 
+#include <algorithm>
+#include <limits>
+#include <vector>
+
 #include "core/expect.h"
 #include "cuda/cublas.h"
+#include "cuda/event.h"
 
 namespace fathom {
 namespace {
@@ -76,8 +81,9 @@ LtPreference make_preference() {
 struct LtMatmul::Plan {
   LtHandle handle;
   LtDesc desc;
-  LtLayout a, b, d;  // in cuBLAS's roles
-  cublasLtMatmulHeuristicResult_t chosen;
+  LtLayout a, b, d;                                      // in cuBLAS's roles
+  std::vector<cublasLtMatmulHeuristicResult_t> offered;  // best first, as the heuristic has it
+  size_t chosen = 0;
 };
 
 // A row-major matrix is its transpose in column-major order. cuBLAS therefore computes d^T (n x m) = b a^T:
@@ -87,32 +93,54 @@ LtMatmul::LtMatmul(DType in, DType out, bool tf32, int64_t m, int64_t n, int64_t
   FATHOM_EXPECT(!tf32 || in == DType::fp32, "tf32 is a way to multiply fp32");
   if (!cublas()) throw SystemError(why_no_cublas());
 
-  plan_                         = std::make_unique<Plan>(Plan{.handle = make_handle(),
-                                                              .desc   = make_desc(in, tf32),
-                                                              .a      = make_layout(in, k, n),
-                                                              .b      = make_layout(in, k, m),
-                                                              .d      = make_layout(out, n, m),
-                                                              .chosen = {}});
+  plan_ = std::make_unique<Plan>(Plan{.handle  = make_handle(),
+                                      .desc    = make_desc(in, tf32),
+                                      .a       = make_layout(in, k, n),
+                                      .b       = make_layout(in, k, m),
+                                      .d       = make_layout(out, n, m),
+                                      .offered = {}});
+  plan_->offered.resize(kCandidates);
   int found                     = 0;
   const LtPreference preference = make_preference();
-  FATHOM_CUBLAS(cublas()->lt_matmul_algo_get_heuristic(plan_->handle.get(), plan_->desc.get(), plan_->a.get(),
-                                                       plan_->b.get(), plan_->d.get(), plan_->d.get(),
-                                                       preference.get(), 1, &plan_->chosen, &found));
+  FATHOM_CUBLAS(cublas()->lt_matmul_algo_get_heuristic(
+      plan_->handle.get(), plan_->desc.get(), plan_->a.get(), plan_->b.get(), plan_->d.get(), plan_->d.get(),
+      preference.get(), kCandidates, plan_->offered.data(), &found));
   if (found == 0)
     cublas_failed("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED, __FILE__, __LINE__);
+  plan_->offered.resize(static_cast<size_t>(found));
 }
 
 LtMatmul::~LtMatmul()                              = default;
 LtMatmul::LtMatmul(LtMatmul&&) noexcept            = default;
 LtMatmul& LtMatmul::operator=(LtMatmul&&) noexcept = default;
 
-size_t LtMatmul::workspace_bytes() const { return plan_->chosen.workspaceSize; }
+size_t LtMatmul::workspace_bytes() const {
+  size_t most = 0;
+  for (const auto& algorithm : plan_->offered) most = std::max(most, algorithm.workspaceSize);
+  return most;
+}
+
+void LtMatmul::tune(const void* a, const void* b, void* d, void* workspace, StreamRef stream) {
+  constexpr int kRounds = 3;
+  const Event begin, end;
+  std::vector<double> fastest(plan_->offered.size(), std::numeric_limits<double>::infinity());
+  for (int round = 0; round <= kRounds; ++round)  // the first one warms up
+    for (plan_->chosen = 0; plan_->chosen < plan_->offered.size(); ++plan_->chosen) {
+      begin.record(stream);
+      run(a, b, d, workspace, stream);
+      end.record(stream);
+      end.synchronize();
+      if (round > 0) fastest[plan_->chosen] = std::min(fastest[plan_->chosen], elapsed_ms(begin, end));
+    }
+  plan_->chosen = static_cast<size_t>(std::min_element(fastest.begin(), fastest.end()) - fastest.begin());
+}
 
 void LtMatmul::run(const void* a, const void* b, void* d, void* workspace, StreamRef stream) const {
+  const auto& algorithm = plan_->offered[plan_->chosen];
   const float one = 1, zero = 0;
   FATHOM_CUBLAS(cublas()->lt_matmul(plan_->handle.get(), plan_->desc.get(), &one, b, plan_->a.get(), a,
                                     plan_->b.get(), &zero, d, plan_->d.get(), d, plan_->d.get(),
-                                    &plan_->chosen.algo, workspace, workspace_bytes(), stream));
+                                    &algorithm.algo, workspace, algorithm.workspaceSize, stream));
 }
 
 }  // namespace fathom

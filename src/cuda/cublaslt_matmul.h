@@ -1,4 +1,4 @@
-// A GEMM by cuBLASLt on the tensor cores, planned once and run often. Only builds with CUDA have it. Cheap to
+// A GEMM by cuBLASLt, planned once and run often. Only builds with CUDA have it. Cheap to
 // include: no header of cuBLAS.
 #pragma once
 
@@ -25,8 +25,14 @@ class LtMatmul {
   LtMatmul(LtMatmul&&) noexcept;
   LtMatmul& operator=(LtMatmul&&) noexcept;
 
-  // Bytes of device memory that run() needs, aligned to 256; may be 0.
+  // Bytes of device memory that run() and tune() need, aligned to 256; may be 0.
   size_t workspace_bytes() const;
+
+  // Times each algorithm that cuBLASLt offers for this product (at most kCandidates) on these operands, and
+  // keeps the fastest, where the constructor takes the one that the heuristic puts first. Waits for the
+  // stream. Takes about a hundred runs.
+  static constexpr int kCandidates = 32;
+  void tune(const void* a, const void* b, void* d, void* workspace, StreamRef stream);
 
   // Enqueues the product. a, b and d are aligned to 16 bytes.
   void run(const void* a, const void* b, void* d, void* workspace, StreamRef stream) const;

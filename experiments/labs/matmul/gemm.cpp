@@ -1,0 +1,55 @@
+#include "experiments/labs/matmul/gemm.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "lab/problem.h"
+
+namespace fathom::lab::matmul {
+namespace {
+
+struct Extents {
+  int64_t m, n, k;
+};
+
+Extents extents_of(const Point& at) {
+  if (at.find("size")) return {at["size"], at["size"], at["size"]};
+  long long m = 0, n = 0, k = 0;
+  const std::string& shape = at.text("shape");
+  FATHOM_EXPECT(std::sscanf(shape.c_str(), "%lldx%lldx%lld", &m, &n, &k) == 3,
+                "shape '" + shape + "' is not of the form 4097x2880x2880 (m x n x k)");
+  return {m, n, k};
+}
+
+}  // namespace
+
+Gemm::Gemm(const Point& at, Arena& arena)
+    : m(extents_of(at).m),
+      n(extents_of(at).n),
+      k(extents_of(at).k),
+      a(arena.input<bf16>({m, k}, Normal{})),
+      b(arena.input<bf16>({n, k}, Normal{})),
+      scratch(arena.workspace<char>({int64_t{32} << 20})),
+      out(arena.output<bf16>({m, n})) {
+  FATHOM_EXPECT(n % 8 == 0 && k % 8 == 0,
+                "n and k are multiples of 8: a row is a whole number of 16-byte vectors (-a size=4096)");
+}
+
+Cost Gemm::cost() const {
+  return {.read      = a.bytes() + b.bytes(),
+          .written   = out.bytes(),
+          .flops     = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
+          .flop_type = DType::bf16};
+}
+
+Sum Gemm::expected(int64_t i, int64_t j) const {
+  Sum sum{.length = k};
+  for (int64_t l = 0; l < k; ++l) {
+    const double product = static_cast<double>(static_cast<float>(a(i, l))) * static_cast<float>(b(j, l));
+    sum.value += product;
+    sum.magnitude += std::abs(product);
+  }
+  return sum;
+}
+
+}  // namespace fathom::lab::matmul

@@ -1,0 +1,43 @@
+// A model's products are not powers of two: rows are tokens, and 2880 is neither a multiple of 128 nor of
+// 256. How much of the speed of large squares is left?
+#include "lab/experiment.h"
+
+#include "experiments/labs/matmul/bf16/rungs.h"
+#include "experiments/labs/matmul/cublaslt.h"
+
+namespace fathom::lab::matmul {
+namespace {
+
+const Experiment<Gemm> ragged{
+    .question = "What is left of a bf16 product's speed where the shape does not fit the tiles?",
+    .limit    = Limit::tensor_flops,
+    // m x n x k. A layer of gpt-oss-20b with a token beyond 4096, and the unembedding of 64 tokens.
+    .axes     = {{"shape", {"4097x2880x2880", "64x201088x2880"}}},
+    .check_at = {{"shape", {"1x8x8", "1x264x72", "63x520x200", "65x256x64", "129x248x2880", "4097x16x64"}}},
+    .variants =
+        {
+            {.id         = "cublaslt",
+             .idea       = "cublasLtMatmul, the algorithm that its heuristic puts first",
+             .prediction = predict::share(0.6),
+             .prepare    = prepared_on_gpu(cublaslt)},
+            {.id         = "cublaslt_fastest",
+             .idea       = "the fastest of all the algorithms that it offers, found by trial",
+             .prediction = predict::ratio(1.05),
+             .kind       = Kind::library,
+             .prepare    = prepared_on_gpu(cublaslt_fastest)},
+            {.id         = "cluster",
+             .launch     = on_gpu(cluster),
+             .idea       = "the op gemm_bf16",
+             .prediction = predict::ratio(1),
+             .kind       = Kind::engine,
+             .op         = "kernels/gemm/gemm_bf16.cu",
+             .needs      = {machine::Feature::wgmma, machine::Feature::tma, machine::Feature::clusters}},
+        },
+    .backend = Backend::cuda,
+    .catalog = {"tiling-009"},
+    .group   = "matmul",
+};
+FATHOM_REGISTER(ragged);
+
+}  // namespace
+}  // namespace fathom::lab::matmul

@@ -5,6 +5,7 @@
 
 #include "core/expect.h"
 #include "lab/child_process.h"
+#include "lab/counter_binding.h"
 #include "lab/process_rounds.h"
 #include "lab/registry.h"
 #include "lab/source_hash.h"
@@ -98,7 +99,8 @@ std::string machine_of(const RunOptions& options) {
 
 void run_experiments(const RunOptions& options, const ProgressSink& sink) {
   FATHOM_EXPECT(options.seed != 0, "a run needs a seed");
-  const int total = static_cast<int>(options.targets.size());
+  const int total           = static_cast<int>(options.targets.size());
+  const std::string machine = machine_of(options);
   RunClock clock(total, options.suite_timeout_s);
   for (const Selection& target : options.targets) {
     const ExperimentInfo* experiment = find_experiment(target.experiment);
@@ -119,6 +121,7 @@ void run_experiments(const RunOptions& options, const ProgressSink& sink) {
             .seconds_left = clock.estimate_s(phase.fraction)});
     };
     run_experiment(*experiment, {.variants = target.variants, .run = options}, clock, on_tick, record);
+    bind_counters(machine, record);
     record.seconds = clock.experiment_s();
     clock.end_experiment();
     sink({.experiment   = record.id,

@@ -69,6 +69,12 @@ void run_experiment(const ExperimentInfo& experiment, const MeasureOptions& opti
     record.detail = "suite timeout reached before its turn (--suite-timeout)";
     return;
   }
+  if (options.run.aa &&
+      (experiment.shape == Shape::ranked || runs_in_process_rounds(experiment, options.run))) {
+    record.status = Outcome::skipped;
+    record.detail = "ranks, and processes of their own, have no A/A comparison";
+    return;
+  }
   if (runs_in_process_rounds(experiment, options.run))
     run_process_rounds(experiment, options, record, on_tick);
   else

@@ -50,7 +50,10 @@ void append_to_history(const lab::RunRecord& run) {
 // The record's exit code, or kExitRegression for a missed expectation.
 int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
   const int code = lab::exit_code(run);
-  if (flags.experiments.options.aa && code == kExitOk && !aa_summary(run).holds()) return kExitRegression;
+  // A quick run is too short to try the method: it only prints what it found.
+  if (flags.experiments.options.aa && !flags.experiments.options.quick && code == kExitOk &&
+      !aa_summary(run).holds())
+    return kExitRegression;
   // Records hold neither cold starts nor A/A runs: there is nothing to compare with.
   if (flags.experiments.options.cold_start || flags.experiments.options.aa) return code;
   if (flags.record || flags.accept_regressions) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/aa_summary.h"
 #include "cli/expectations.h"
 #include "cli/experiment_list.h"
 #include "cli/number_check.h"
@@ -49,6 +50,10 @@ void append_to_history(const lab::RunRecord& run) {
 // The record's exit code, or kExitRegression for a missed expectation.
 int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
   const int code = lab::exit_code(run);
+  // A quick run is too short to try the method: it only prints what it found.
+  if (flags.experiments.options.aa && !flags.experiments.options.quick && code == kExitOk &&
+      !aa_summary(run).holds())
+    return kExitRegression;
   // Records hold neither cold starts nor A/A runs: there is nothing to compare with.
   if (flags.experiments.options.cold_start || flags.experiments.options.aa) return code;
   if (flags.record || flags.accept_regressions) {
@@ -84,7 +89,10 @@ int run(const RunFlags& flags) {
                                     [&] { return result_table(record); }});
   if (!stdout_taken) {
     fmt::print("{}\n{}\n", result_text(record), tally_text(record));
-    if (const std::string summary = run_summary(record); !summary.empty()) fmt::print("\n{}\n", summary);
+    if (flags.experiments.options.aa)
+      fmt::print("\n{}", aa_text(aa_summary(record)));
+    else if (const std::string summary = run_summary(record); !summary.empty())
+      fmt::print("\n{}\n", summary);
   }
   fmt::print(stderr, "report: {}/report.html\n", folder);
   return exit_code_of(flags, record);
@@ -106,8 +114,10 @@ void add_run(CLI::App& app, int& exit_code) {
       ->check(whole_at_least(0));
   verb.add_option("--repeat", options.repeat, "At most so many rounds (default: 400)")
       ->check(whole_at_least(1));
-  verb.add_flag("--aa", options.aa,
-                "Measure the method: the baseline against itself, and against itself plus 5 % of work");
+  verb.add_flag(
+      "--aa", options.aa,
+      "Measure the method: the baseline against itself, and against itself plus 5 % of work; fails on "
+      "a false verdict, or where less than 90 % of that work is found");
   verb.add_option("--label", flags->label, "Name of the run (default: of its targets)");
   add_artifacts_flag(verb, flags->artifacts);
   verb.add_flag("--profile", flags->profile,

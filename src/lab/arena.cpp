@@ -15,6 +15,7 @@
 #include "core/dtype.h"
 #include "core/proc_meminfo.h"
 #include "core/rng.h"
+#include "lab/read_only_inputs.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -88,6 +89,7 @@ struct Arena::Buffer {
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer() {
     if (pinned_by) pinned_by->unpin(mapping);
+    if (mapping && role == Role::input) lab::remove_input_mapping(mapping);
     if (mapping) munmap(mapping, static_cast<size_t>(mapped_bytes));
     if (allocation) device->release(allocation);
   }
@@ -155,6 +157,8 @@ void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages
     if (Device* device = pins_for_ ? pins_for_ : place == Place::pinned ? device_ : nullptr) {
       device->pin(buffer.mapping, buffer.mapped_bytes);
       buffer.pinned_by = device;
+    } else if (role == Role::input) {
+      lab::add_input_mapping(buffer.mapping, buffer.mapped_bytes);
     }
   }
   buffer.write_guards();

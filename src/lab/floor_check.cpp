@@ -6,6 +6,7 @@
 
 #include "machine/ceilings.h"
 #include "machine/gpu_ceilings.h"
+#include "measure/interval.h"
 #include "measure/statistics.h"
 
 namespace fathom::lab {
@@ -66,6 +67,15 @@ std::optional<Caught> check_floor(double median_ns, std::optional<double> floor_
   return Caught{Outcome::invalid, "floor",
                 fmt::format("{:.3g} ns a call; the declared work takes at least {:.3g} ns on this machine",
                             probed, limit)};
+}
+
+std::optional<Caught> check_peak(const std::vector<double>& shares, const std::string& peak) {
+  const auto interval = measure::median_interval(shares, 0.99);
+  if (!interval || interval->lo <= kLargestShare) return std::nullopt;
+  return Caught{Outcome::invalid, "peak",
+                fmt::format("{:.2f} of the {}: its instructions are wider than its .needs says, or its flops "
+                            "fewer than it declares",
+                            measure::median(shares), peak)};
 }
 
 }  // namespace fathom::lab

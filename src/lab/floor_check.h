@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lab/experiment_info.h"
@@ -28,5 +29,13 @@ std::optional<double> floor_ns(Backend backend, const Cost& cost, int64_t workin
 std::optional<Caught> check_floor(double median_ns, std::optional<double> floor_ns,
                                   std::optional<double> fastest_control_ns,
                                   const std::function<std::vector<double>()>& probe_again);
+
+// Beyond it the declared limit is not the limit.
+inline constexpr double kLargestShare = 1.02;
+
+// Catches a variant that is faster than the arithmetic peak of the instruction set it is compiled for or
+// declares in .needs. `shares`: of that peak, one a round; `peak` in words. The floor does not see it, since
+// it allows the widest instructions of the machine.
+std::optional<Caught> check_peak(const std::vector<double>& shares, const std::string& peak);
 
 }  // namespace fathom::lab

@@ -35,6 +35,23 @@ TEST(FloorCheck, AControlThatWasFasterThanTheFloorLowersIt) {
   EXPECT_FALSE(check_floor(60, 100, 65, probe));
 }
 
+// Twice the speed of the narrower instructions is what a variant has that uses the wider ones.
+TEST(PeakCheck, FasterThanThePeakOfItsInstructionsIsInvalid) {
+  const Samples twice(20, 1.9), at_the_peak(20, 1.0), noisy = [] {
+    Samples shares(20, 0.97);
+    for (size_t i = 0; i < 9; ++i) shares[i] = 1.5;  // a neighbour slowed the control in some rounds
+    return shares;
+  }();
+  const auto caught = check_peak(twice, "fp32 peak of avx2, 1 thread");
+  ASSERT_TRUE(caught.has_value());
+  EXPECT_EQ(caught->defence, "peak");
+  EXPECT_EQ(to_string(caught->outcome), "invalid");
+  EXPECT_NE(caught->detail.find("1.90 of the fp32 peak of avx2"), std::string::npos) << caught->detail;
+  EXPECT_FALSE(check_peak(at_the_peak, "peak"));
+  EXPECT_FALSE(check_peak(noisy, "peak"));
+  EXPECT_FALSE(check_peak({}, "peak")) << "no rounds";
+}
+
 TEST(FloorCheck, DeclaredNothing) { EXPECT_FALSE(floor_ns(Backend::cpu, Cost{}, 4096, 1)); }
 
 }  // namespace

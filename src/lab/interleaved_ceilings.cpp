@@ -47,7 +47,8 @@ bool runs_here(const machine::FmaKernel& kernel) {
 
 bool is_compiled_for(const machine::FmaKernel& kernel) {
   return std::all_of(kernel.needs.begin(), kernel.needs.end(), [](machine::Feature feature) {
-    return feature == machine::Feature::avx2 || feature == machine::Feature::fma;
+    return feature == machine::Feature::sse2 || feature == machine::Feature::avx2 ||
+           feature == machine::Feature::fma;
   });
 }
 

@@ -8,9 +8,11 @@
 
 #include "core/cpu_affinity.h"
 #include "lab/input_sets.h"
+#include "lab/read_only_inputs.h"
 #include "lab/sample_timer.h"
 #include "lab/summary.h"
 #include "lab/thread_pools.h"
+#include "lab/thread_state.h"
 #include "lab/timed_point.h"
 #include "lab/variant_records.h"
 #include "lab/verified_call.h"
@@ -41,21 +43,36 @@ void skip_unavailable(std::span<VariantRecord> records, F&& f) {
 std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, int variant, Context& context,
                             SampleTimer& timer) {
   if (auto caught = sets.overlap()) return caught;
-  if (experiment.variants[variant].has_prepare)
+  const VariantInfo& info = experiment.variants[variant];
+  ThreadStates states(context.pool);
+  if (info.has_prepare) {
+    const ThreadAudit before = ThreadAudit::now();
     if (auto caught = guarded([&] { sets.prepare(variant, context); })) return caught;
+    if (auto caught = audit_processes(info, before, ThreadAudit::now())) return caught;
+    if (auto caught = states.undo_changes(info)) return caught;
+  }
   for (int call = 0; call < 2; ++call) {
     sets.refill(0);
     sets[0].arena().poison(static_cast<uint32_t>(call + 1));
     const ThreadAudit before = ThreadAudit::now();
+    bool wrote_inputs        = false;
     if (auto caught = guarded([&] {
+          // A GPU's inputs lie elsewhere, and a call may have to pin those of the host.
+          std::optional<ReadOnlyInputs> inputs;
+          if (experiment.backend == Backend::cpu) inputs.emplace();
           sets[0].call(variant, context);
           timer.finish();
+          wrote_inputs = inputs && inputs->written();
         }))
       return caught;
     const ThreadAudit after = ThreadAudit::now();
-    if (auto caught = audit_threads(experiment.variants[variant], before, after)) return caught;
+    if (auto caught = audit_threads(info, before, after)) return caught;
+    if (auto caught = states.undo_changes(info)) return caught;
     const Inspection seen = inspect(sets[0], sets.history(0), sets.checksum(0), {}, false);
     if (seen.caught) return seen.caught;
+    if (wrote_inputs)
+      return Caught{Outcome::wrong, "read_only_inputs",
+                    "the call wrote to its inputs, and put back what was there"};
   }
   return std::nullopt;
 }

@@ -121,6 +121,7 @@ PointRecord measure_point(const ExperimentInfo& experiment, const MeasureOptions
                     .clock    = experiment.goal.empty() ? "wall" : experiment.goal,
                     .stopped  = "rounds",
                     .variants = records_at(experiment, at, blank_records(experiment, options))};
+  if (options.run.aa) point.variants.resize(1);
   std::vector<std::vector<double>> samples(point.variants.size());
   std::vector<double> clone_samples;
   std::vector<std::map<std::string, std::vector<double>>> metrics(point.variants.size());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include <sstream>
 
 #include "core/exit_code.h"
+#include "lab/counter_binding.h"
 #include "lab/json_text.h"
 #include "measure/statistics.h"
 
@@ -44,6 +47,23 @@ template <class F>
 void each_variant(ExperimentRecord& experiment, F&& visit) {
   for (PointRecord& point : experiment.points)
     for (VariantRecord& variant : point.variants) visit(variant);
+}
+
+// What `run --profile` adds to the metrics.
+void drop_profile(PointRecord& point) {
+  constexpr std::array kOfActivity = {"kernels",
+                                      "kernel_time_ns",
+                                      "registers_per_thread",
+                                      "shared_bytes_per_block",
+                                      "local_bytes_per_thread",
+                                      "theoretical_occupancy"};
+  for (VariantRecord& variant : point.variants) {
+    std::erase_if(variant.metrics, [&](const auto& metric) {
+      return is_counted(metric.first) ||
+             std::find(kOfActivity.begin(), kOfActivity.end(), metric.first) != kOfActivity.end();
+    });
+    variant.counters_bound_to.clear();
+  }
 }
 
 void round(VariantRecord& variant) {
@@ -97,6 +117,8 @@ ExperimentRecord committed(ExperimentRecord experiment) {
   for (size_t count = kMostQuantiles / 2; count >= 8 && !fits(); count /= 2)
     each_variant(experiment, [&](VariantRecord& v) { v.quantiles_ns = quantiles(v.quantiles_ns, count); });
   if (!fits()) each_variant(experiment, [](VariantRecord& v) { v.quantiles_ns.clear(); });
+  // Counters of the first point stay.
+  for (size_t p = 1; p < experiment.points.size() && !fits(); ++p) drop_profile(experiment.points[p]);
   if (!fits())
     each_variant(experiment, [](VariantRecord& v) {
       v.metrics.erase("bytes_per_s");
@@ -104,6 +126,7 @@ ExperimentRecord committed(ExperimentRecord experiment) {
       v.idea.clear();
       v.techniques.clear();
     });
+  if (!fits() && !experiment.points.empty()) drop_profile(experiment.points.front());
   if (!fits())
     each_variant(experiment, [](VariantRecord& v) {
       v.checked.reset();

@@ -72,6 +72,7 @@ struct VariantRecord {
   std::optional<Checked> checked;
   std::optional<PredictionScore> prediction;
   std::map<std::string, Metric> metrics;
+  std::string counters_bound_to;     // of the counters among the metrics: lab/counter_binding.h
   std::vector<double> samples_ns;    // raw, one a round; committed records carry quantiles instead
   std::vector<double> quantiles_ns;  // 64, evenly spaced
 };

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_field.h"
+#include "lab/counter_binding.h"
 #include "lab/record.h"
 
 namespace fathom::lab {
@@ -103,6 +104,7 @@ json to_json(const VariantRecord& variant) {
   if (variant.wall_ns) out["wall_ns"] = number(variant.wall_ns);
   if (variant.prepare_ns) out["prepare_ns"] = number(variant.prepare_ns);
   if (variant.limit_rate) out["limit_rate"] = number(variant.limit_rate);
+  if (!variant.counters_bound_to.empty()) out["counters_bound_to"] = variant.counters_bound_to;
   if (!variant.samples_ns.empty()) out["samples_ns"] = numbers(variant.samples_ns);
   if (!variant.quantiles_ns.empty()) out["quantiles_ns"] = numbers(variant.quantiles_ns);
   return out;
@@ -160,31 +162,32 @@ Point read_point(const JsonField& field) {
 }
 
 VariantRecord read_variant(const JsonField& field) {
-  VariantRecord variant{.id             = field["id"].text(),
-                        .kind           = field["kind"].text_or("optimized"),
-                        .idea           = field["idea"].text_or(""),
-                        .techniques     = field["techniques"].texts(),
-                        .threads        = static_cast<int>(field["threads"].integer_or(1)),
-                        .status         = read_outcome(field["status"]),
-                        .skip           = read_skip(field["skip"]),
-                        .detail         = field["detail"].text_or(""),
-                        .caught_by      = field["caught_by"].maybe_text(),
-                        .invalid_reason = field["invalid_reason"].maybe_text(),
-                        .time_ns        = read_spread(field["time_ns"]),
-                        .wall_ns        = field["wall_ns"].maybe_number(),
-                        .prepare_ns     = field["prepare_ns"].maybe_number(),
-                        .ratio          = read_ratio(field["ratio"]),
-                        .verdict        = field["verdict"].maybe_text(),
-                        .share_of_limit = field["share_of_limit"].maybe_number(),
-                        .limit_rate     = field["limit_rate"].maybe_number(),
-                        .bytes_read     = field["bytes_read"].integer_or(0),
-                        .bytes_written  = field["bytes_written"].integer_or(0),
-                        .flops          = field["flops"].number_or(0),
-                        .checked        = {},
-                        .prediction     = {},
-                        .metrics        = {},
-                        .samples_ns     = field["samples_ns"].numbers(),
-                        .quantiles_ns   = field["quantiles_ns"].numbers()};
+  VariantRecord variant{.id                = field["id"].text(),
+                        .kind              = field["kind"].text_or("optimized"),
+                        .idea              = field["idea"].text_or(""),
+                        .techniques        = field["techniques"].texts(),
+                        .threads           = static_cast<int>(field["threads"].integer_or(1)),
+                        .status            = read_outcome(field["status"]),
+                        .skip              = read_skip(field["skip"]),
+                        .detail            = field["detail"].text_or(""),
+                        .caught_by         = field["caught_by"].maybe_text(),
+                        .invalid_reason    = field["invalid_reason"].maybe_text(),
+                        .time_ns           = read_spread(field["time_ns"]),
+                        .wall_ns           = field["wall_ns"].maybe_number(),
+                        .prepare_ns        = field["prepare_ns"].maybe_number(),
+                        .ratio             = read_ratio(field["ratio"]),
+                        .verdict           = field["verdict"].maybe_text(),
+                        .share_of_limit    = field["share_of_limit"].maybe_number(),
+                        .limit_rate        = field["limit_rate"].maybe_number(),
+                        .bytes_read        = field["bytes_read"].integer_or(0),
+                        .bytes_written     = field["bytes_written"].integer_or(0),
+                        .flops             = field["flops"].number_or(0),
+                        .checked           = {},
+                        .prediction        = {},
+                        .metrics           = {},
+                        .counters_bound_to = field["counters_bound_to"].text_or(""),
+                        .samples_ns        = field["samples_ns"].numbers(),
+                        .quantiles_ns      = field["quantiles_ns"].numbers()};
   if (const JsonField checked = field["checked"]; !checked.absent())
     variant.checked = Checked{.timed_calls = checked["timed_calls"].integer_or(0),
                               .elements    = checked["elements"].integer_or(0),
@@ -255,6 +258,7 @@ RunRecord read_run_record(const JsonField& field) {
   if (const JsonField manifest = field["manifest"]; !manifest.absent())
     run.manifest = manifest.value().dump();
   field["experiments"].each([&](const JsonField& item) { run.experiments.push_back(read_experiment(item)); });
+  refuse_stale_counters(run);
   return run;
 }
 

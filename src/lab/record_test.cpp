@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/atomic_file.h"
+#include "lab/counter_binding.h"
 #include "lab/json_text.h"
 
 namespace fathom::lab {
@@ -241,6 +242,31 @@ TEST(Committed, StaysUnder16KilobytesByTellingLessOfEach) {
   EXPECT_LE(size(middle), 16u * 1024);
   EXPECT_FALSE(middle.points[0].variants[0].quantiles_ns.empty());
   EXPECT_LT(middle.points[0].variants[0].quantiles_ns.size(), 64u);
+}
+
+TEST(Committed, KeepsTheCountersOfTheFirstPointWhereSpaceIsShort) {
+  RunRecord run{.machine = "box", .experiments = {large(2, 8)}};
+  ExperimentRecord& experiment = run.experiments[0];
+  double value                 = 1;
+  for (PointRecord& point : experiment.points) {
+    point.at = Point({{"n", static_cast<int64_t>(value)}});
+    for (VariantRecord& variant : point.variants)
+      for (const char* name : {"kernels", "kernel_time_ns", "registers_per_thread", "counted_dram_bytes_read",
+                               "counted_dram_bytes_written", "counted_over_declared_bytes"})
+        variant.metrics[name] = {value += 1.37, "lower"};
+  }
+  bind_counters(run.machine, experiment);
+  experiment = committed(experiment);
+  EXPECT_LE(record_text(to_json(experiment)).size(), 16u * 1024);
+  const VariantRecord &first = experiment.points[0].variants[0], &last = experiment.points[1].variants[0];
+  EXPECT_EQ(first.metrics.count("counted_dram_bytes_read"), 1u);
+  EXPECT_EQ(first.metrics.count("kernels"), 1u);
+  EXPECT_EQ(last.metrics.count("counted_dram_bytes_read"), 0u);
+  EXPECT_EQ(last.metrics.count("kernels"), 0u);
+  EXPECT_EQ(last.counters_bound_to, "");
+  const auto read = run_from_json(to_json(run));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(to_json(*read), to_json(run)) << "what was rounded is still bound";
 }
 
 TEST(WithoutAbsent, ReadsBackAsTheSameRecord) {

@@ -5,6 +5,7 @@
 
 #include "core/expect.h"
 #include "lab/child_process.h"
+#include "lab/counter_binding.h"
 #include "lab/process_rounds.h"
 #include "lab/registry.h"
 #include "lab/source_hash.h"
@@ -68,6 +69,12 @@ void run_experiment(const ExperimentInfo& experiment, const MeasureOptions& opti
     record.detail = "suite timeout reached before its turn (--suite-timeout)";
     return;
   }
+  if (options.run.aa &&
+      (experiment.shape == Shape::ranked || runs_in_process_rounds(experiment, options.run))) {
+    record.status = Outcome::skipped;
+    record.detail = "ranks, and processes of their own, have no A/A comparison";
+    return;
+  }
   if (runs_in_process_rounds(experiment, options.run))
     run_process_rounds(experiment, options, record, on_tick);
   else
@@ -98,7 +105,8 @@ std::string machine_of(const RunOptions& options) {
 
 void run_experiments(const RunOptions& options, const ProgressSink& sink) {
   FATHOM_EXPECT(options.seed != 0, "a run needs a seed");
-  const int total = static_cast<int>(options.targets.size());
+  const int total           = static_cast<int>(options.targets.size());
+  const std::string machine = machine_of(options);
   RunClock clock(total, options.suite_timeout_s);
   for (const Selection& target : options.targets) {
     const ExperimentInfo* experiment = find_experiment(target.experiment);
@@ -119,6 +127,7 @@ void run_experiments(const RunOptions& options, const ProgressSink& sink) {
             .seconds_left = clock.estimate_s(phase.fraction)});
     };
     run_experiment(*experiment, {.variants = target.variants, .run = options}, clock, on_tick, record);
+    bind_counters(machine, record);
     record.seconds = clock.experiment_s();
     clock.end_experiment();
     sink({.experiment   = record.id,

@@ -40,9 +40,18 @@ class HostTimer final : public SampleTimer {
     const auto thrown  = guarded(calls);
     const double wall1 = wall_ns(), cpu1 = cpu_ns();
     const ThreadAudit after = ThreadAudit::now();
-    return {.clock_ns = clock_ == Clock::cpu ? cpu1 - cpu0 : wall1 - wall0,
-            .wall_ns  = wall1 - wall0,
-            .caught   = thrown ? thrown : audit_threads(variant, before, after)};
+    Reading reading{.clock_ns = clock_ == Clock::cpu ? cpu1 - cpu0 : wall1 - wall0,
+                    .wall_ns  = wall1 - wall0,
+                    .caught   = thrown ? thrown : audit_threads(variant, before, after)};
+    if (!reading.caught && others_helped(variant, before, after)) {
+      reading.doubtful = true;
+      reading.caught =
+          Caught{Outcome::invalid, "thread_audit",
+                 fmt::format("declared 1 thread, but others used {:.0f} % of its time, again and again",
+                             100.0 * static_cast<double>(after.others_cpu_ns - before.others_cpu_ns) /
+                                 static_cast<double>(after.wall_ns - before.wall_ns))};
+    }
+    return reading;
   }
 
   // A multiply-add chain of known speed. Work, not waiting, so that a busy neighbour slows it like the calls.
@@ -105,7 +114,7 @@ class GpuTimer final : public SampleTimer {
       reading.caught = Caught{Outcome::invalid, "l2_persistence", "after the call: " + *left};
     } else if (sample.late_ns > std::max(20e3, 0.05 * sample.ns)) {
       // After the last event on the harness's stream the whole device must be idle.
-      reading.late = true;
+      reading.doubtful = true;
       reading.caught =
           Caught{Outcome::invalid, "all_streams",
                  fmt::format("the GPU went on for {:.0f} us after the call's last event: work on another "

@@ -23,7 +23,7 @@ class SampleTimer {
     double clock_ns = 0, wall_ns = 0;  // of all calls together, by the experiment's clock and by the wall's
     double cycles                = 0;  // of a GPU's multiprocessors; 0: not known
     std::optional<Caught> caught = {};
-    bool late                    = false;  // `caught` may be due to a busy host: see late_too_often()
+    bool doubtful                = false;  // `caught` may be due to a busy host: see doubtful_too_often()
   };
   // Times `calls`, which makes the calls of one sample of `variant` with the workers of `pool`. `first`: the
   // process has not made such a call before.

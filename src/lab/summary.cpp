@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lab/floor_check.h"
 #include "measure/interval.h"
 #include "measure/statistics.h"
 #include "measure/verdict.h"
@@ -13,8 +14,6 @@ namespace fathom::lab {
 namespace {
 
 constexpr double kMargin = 0.02;
-// Beyond it the declared limit is not the limit, and no prediction held.
-constexpr double kLargestShare = 1.02;
 
 Spread spread_of(const std::vector<double>& samples) {
   Spread spread{.median          = measure::median(samples),

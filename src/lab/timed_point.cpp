@@ -15,6 +15,7 @@
 #include "lab/devices.h"
 #include "lab/floor_check.h"
 #include "lab/summary.h"
+#include "lab/thread_state.h"
 #include "measure/clock.h"
 #include "measure/interval.h"
 #include "measure/latin_square.h"
@@ -75,6 +76,7 @@ PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
   run_rounds();
   compare_whole_outputs();
   check_floors();
+  check_peaks();
   return summarise(std::move(records));
 }
 
@@ -99,11 +101,13 @@ void TimedPoint::prepare(Entry& entry) {
   events_.phase(entry.name, "prepare", 0);
   std::optional<ScopedAffinity> free;
   if (info(entry).kind == Kind::library) free.emplace(pools_.cpus());
-  Context on   = context(entry);
+  Context on = context(entry);
+  ThreadStates states(on.pool);
   entry.caught = guarded([&] {
     entry.prepare_ns = sets_->prepare(entry.variant, on);
     timer_->finish();
   });
+  if (auto changed = states.undo_changes(info(entry)); changed && !entry.caught) entry.caught = changed;
 }
 
 void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
@@ -216,6 +220,7 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
     return one_set ? first_set : static_cast<int>((first_set + call) % sets);
   };
   events_.phase(info(entry).id, phase_, fraction_);
+  ThreadStates states(on.pool);
   nonce_ = (nonce_ + 1) & 0xFFFF;
   for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
   if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
@@ -234,10 +239,11 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   entry.clock_ns.push_back(reading.clock_ns / share);
   entry.wall_ns.push_back(reading.wall_ns / share);
   entry.cycles.push_back(reading.cycles / share);
-  entry.late += reading.late;
-  const bool excused =
-      reading.late && !options_.run.cold_start && !late_too_often(entry.late, std::ssize(entry.wall_ns));
+  entry.doubtful += reading.doubtful;
+  const bool excused = reading.doubtful && !options_.run.cold_start &&
+                       !doubtful_too_often(entry.doubtful, std::ssize(entry.wall_ns));
   if (!excused) entry.caught = reading.caught;
+  if (auto changed = states.undo_changes(info(entry)); changed && !entry.caught) entry.caught = changed;
   if (entry.caught) return;
 
   for (int s = 0; s < set_count && !entry.caught; ++s) {
@@ -266,9 +272,10 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   if (look && timed) ++entry.checked;
 }
 
-// Pairs of calls on one set: new inputs, then the same inputs again. Both times they are refilled and checked
-// in the same way, so that both calls find the same state of the host's caches. An honest call takes the same
-// time; a memo answers the second call from its store.
+// Pairs of calls on one set: new inputs, then the same inputs again, after the baseline too was called on
+// them. Both times they are refilled and checked in the same way, so that both calls find the same state of
+// the host's caches. An honest call takes the same time; a memo answers the second call from its store, or
+// from what the baseline left.
 void TimedPoint::compare_fresh_with_repeated() {
   constexpr int kPairs         = 7;
   constexpr double kBudgetNs   = 0.4e9;
@@ -284,6 +291,10 @@ void TimedPoint::compare_fresh_with_repeated() {
       const uint64_t seed = seeds_.next();
       sets_->refill_with(0, seed);
       sample(entry, 1, 0, true, true);
+      if (Entry& baseline = entries_[baseline_]; &entry != &baseline && baseline.alive()) {
+        sample(baseline, 1, 0, false, false);
+        baseline.forget_last_sample();
+      }
       sets_->refill_with(0, seed);
       if (entry.alive()) sample(entry, 1, 0, true, true);
       if (!entry.alive()) break;
@@ -300,7 +311,8 @@ void TimedPoint::compare_fresh_with_repeated() {
     if (slower + 1 >= std::ssize(ratios) && median_of(ratios) > kSuspicious)
       entry.caught = Caught{
           Outcome::invalid, "fresh_inputs",
-          fmt::format("a call on inputs seen before is {:.1f}x faster than on fresh ones: it remembers",
+          fmt::format("a call on inputs seen before, by it or the baseline, is {:.1f}x faster than on fresh "
+                      "ones: it remembers",
                       median_of(ratios))};
   }
 }
@@ -432,9 +444,9 @@ void TimedPoint::run_rounds() {
   noise_ = to_map(measure::growth(before, measure::read_noise()));
   noise_.merge(timer_->telemetry());
   if (redone > 0) noise_["throttled_rounds_redone"] = redone;
-  int late = 0;
-  for (const Entry& entry : entries_) late += entry.late;
-  if (late > 0) noise_["late_samples"] = late;
+  int doubtful = 0;
+  for (const Entry& entry : entries_) doubtful += entry.doubtful;
+  if (doubtful > 0) noise_["doubtful_samples"] = doubtful;
 }
 
 void TimedPoint::compare_whole_outputs() {
@@ -531,6 +543,38 @@ void TimedPoint::check_floors() {
       if (entry.alive()) caught = below_floor(median_of(longer), many);
     }
     if (caught) entry.caught = caught;
+  }
+}
+
+const TimedPoint::Entry* TimedPoint::control_of(const Entry& entry) const {
+  const int threads = pools_.of(info(entry).threads).threads();
+  for (const Entry& control : entries_) {
+    if (control.role != Role::control) continue;
+    // A GPU has one control, however many host threads a variant uses.
+    const Control& limit = *controls_[control.variant];
+    if (experiment_.backend == Backend::cuda ||
+        (limit.threads() == threads && limit.isa() == isa_of(experiment_, info(entry))))
+      return &control;
+  }
+  return nullptr;
+}
+
+std::vector<double> TimedPoint::shares_of_limit(const Entry& entry) const {
+  std::vector<double> shares;
+  const Entry* control = control_of(entry);
+  if (!control) return shares;
+  const Control& limit = *controls_[control->variant];
+  for (size_t r = 0; r < std::min(control->rates.size(), entry.wall_ns.size()); ++r)
+    shares.push_back(limit.limit_ns(control->rates[r]) / entry.wall_ns[r]);
+  return shares;
+}
+
+void TimedPoint::check_peaks() {
+  if (experiment_.backend != Backend::cpu || experiment_.limit != Limit::flops) return;
+  for (Entry& entry : entries_) {
+    if (entry.role != Role::variant || !entry.alive()) continue;
+    if (const Entry* control = control_of(entry))
+      entry.caught = check_peak(shares_of_limit(entry), controls_[control->variant]->words());
   }
 }
 

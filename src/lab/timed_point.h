@@ -43,12 +43,12 @@ class TimedPoint {
     std::map<std::string, double> largest_tolerance;  // by output
     int64_t prepare_ns = -1;
     bool called        = false;  // by this process, before
-    int late           = 0;      // samples that ended late
+    int doubtful       = 0;      // samples whose reading a busy host also produces
     void forget_samples() {
       clock_ns.clear();
       wall_ns.clear();
       cycles.clear();
-      late = 0;
+      doubtful = 0;
     }
     void forget_last_sample() {
       clock_ns.pop_back();
@@ -68,6 +68,10 @@ class TimedPoint {
   void check_many_elements(Entry& entry);
   std::optional<double> floor_of_call(int threads);
   void check_floors();
+  void check_peaks();
+  // The control of the variant's threads and instruction set; null where the limit has none.
+  const Entry* control_of(const Entry& entry) const;
+  std::vector<double> shares_of_limit(const Entry& entry) const;  // one a round
   PointRecord summarise(std::vector<VariantRecord> records);
 
   const VariantInfo& info(const Entry& entry) const { return experiment_.variants[entry.variant]; }

@@ -68,20 +68,11 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
       set_ratio_in_cycles(record, lab::log_ratios(entries_[baseline_].cycles, entry.cycles));
     }
 
-    const int threads = pools_.of(info(entry).threads).threads();
-    for (const Entry& control : entries_) {
-      if (control.role != Role::control) continue;
-      // A GPU has one control, however many host threads a variant uses.
-      const Control& limit = *controls_[control.variant];
-      if (experiment_.backend == Backend::cpu &&
-          (limit.threads() != threads || limit.isa() != isa_of(experiment_, info(entry))))
-        continue;
-      std::vector<double> shares;
-      for (size_t r = 0; r < std::min(control.rates.size(), entry.wall_ns.size()); ++r)
-        shares.push_back(limit.limit_ns(control.rates[r]) / entry.wall_ns[r]);
-      if (shares.empty()) continue;
+    const Entry* control = control_of(entry);
+    if (const auto shares = shares_of_limit(entry); !shares.empty()) {
+      const Control& limit                                        = *controls_[control->variant];
       record.share_of_limit                                       = measure::median(shares);
-      record.limit_rate                                           = measure::median(control.rates);
+      record.limit_rate                                           = measure::median(control->rates);
       (limit.isa() == Isa::compiled ? point.limit : of_libraries) = limit.words();
     }
 

@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +30,20 @@ int thread_count() {
   size_t at = text.rfind(')');
   for (int field = 2; field < 20 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 1);
+}
+
+// Running, or ended and not waited for.
+bool has_child_process() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+// CPU time of the child processes that were waited for.
+int64_t children_cpu_ns() {
+  rusage used{};
+  getrusage(RUSAGE_CHILDREN, &used);
+  const auto ns = [](const timeval& t) { return (int64_t{t.tv_sec} * 1'000'000 + t.tv_usec) * 1000; };
+  return ns(used.ru_utime) + ns(used.ru_stime);
 }
 
 // By state, not by CPU time: the kernel updates the CPU time of a running thread only at ticks, so it would
@@ -113,8 +129,10 @@ const bool kUnderComputeSanitizer = std::getenv("NV_SANITIZER_INJECTION_TRANSPOR
 ThreadAudit ThreadAudit::now() {
   ThreadAudit audit;
   audit.threads       = thread_count();
-  audit.others_cpu_ns = now_ns(measure::Clock::process_cpu) - now_ns(measure::Clock::thread_cpu);
-  audit.wall_ns       = now_ns(measure::Clock::wall);
+  audit.child_process = has_child_process();
+  audit.others_cpu_ns =
+      now_ns(measure::Clock::process_cpu) - now_ns(measure::Clock::thread_cpu) + children_cpu_ns();
+  audit.wall_ns = now_ns(measure::Clock::wall);
   return audit;
 }
 
@@ -126,6 +144,7 @@ std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudi
     return Caught{
         Outcome::invalid, "thread_audit",
         fmt::format("{} thread(s) were still there after the call", after.threads - before.threads)};
+  if (auto caught = audit_processes(variant, before, after)) return caught;
   const int64_t others = after.others_cpu_ns - before.others_cpu_ns;
   // Reading two clocks is not atomic: allow for a preemption between them.
   const int64_t allowed = std::max<int64_t>(500'000, (after.wall_ns - before.wall_ns) / 20);
@@ -136,7 +155,22 @@ std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudi
   return std::nullopt;
 }
 
-bool late_too_often(int late, int64_t samples) { return late > std::max<int64_t>(2, samples / 20); }
+std::optional<Caught> audit_processes(const VariantInfo& variant, const ThreadAudit& before,
+                                      const ThreadAudit& after) {
+  if (variant.kind == Kind::library || before.child_process || !after.child_process) return std::nullopt;
+  return Caught{Outcome::invalid, "thread_audit",
+                "a process that it started was still there afterwards: what that does is in nobody's time"};
+}
+
+bool others_helped(const VariantInfo& variant, const ThreadAudit& before, const ThreadAudit& after) {
+  if (kUnderComputeSanitizer) return false;
+  const int64_t others = after.others_cpu_ns - before.others_cpu_ns;
+  return variant.threads == 1 && others > std::max<int64_t>(100'000, (after.wall_ns - before.wall_ns) / 10);
+}
+
+bool doubtful_too_often(int doubtful, int64_t samples) {
+  return doubtful > std::max<int64_t>(2, samples / 20);
+}
 
 void wait_until_quiet() {
   constexpr int64_t kLongest = 300'000'000;

@@ -26,23 +26,30 @@ struct SeedHistory {
   uint64_t present = 0;
 };
 
-// The number of threads, and the CPU time that other threads than this one have used.
+// The number of threads, the CPU time that others than this one have used (with processes that ended), and
+// whether this process has started another that still runs.
 struct ThreadAudit {
   int threads           = 0;
+  bool child_process    = false;
   int64_t others_cpu_ns = 0;
   int64_t wall_ns       = 0;
   static ThreadAudit now();
 };
-// Catches a variant that left a thread behind, or that declares one thread and used others. The harness's own
-// pools are idle between calls.
+// Catches a variant that left a thread or a process behind, or that declares one thread and used others. The
+// harness's own pools are idle between calls.
 std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudit& before,
                                     const ThreadAudit& after);
+std::optional<Caught> audit_processes(const VariantInfo& variant, const ThreadAudit& before,
+                                      const ThreadAudit& after);
+// Whether others used a part of the CPU time that audit_threads() does not hold against a single sample:
+// at least 0.1 ms, and a tenth of the time. Of one sample it may be the system's work.
+bool others_helped(const VariantInfo& variant, const ThreadAudit& before, const ThreadAudit& after);
 
-// After `late` of `samples` the GPU seemed busy when its last event had passed. The host's clock says so, and
-// a host thread that is descheduled for 20 us produces the same reading: two late samples, or one of 20,
-// prove nothing. A variant that leaves work behind does so in every sample, or in every sample with new
-// inputs; doing it in one of 20 gains nothing.
-bool late_too_often(int late, int64_t samples);
+// Of `samples`, `doubtful` gave a reading that a busy host also produces: the GPU seemed busy when its last
+// event had passed, or other threads of the process seemed to work. Two of them, or one of 20, prove nothing.
+// A variant that cheats so does it in every sample, or in every sample with new inputs; in one of 20 it gains
+// nothing.
+bool doubtful_too_often(int doubtful, int64_t samples);
 
 // Waits until no other thread of this process uses CPU (a library's workers spin for a while after a call);
 // at most 0.3 s.

@@ -242,11 +242,14 @@ TEST(Report, APanelSaysWhatIsNotAtHand) {
 TEST(Report, TheCountersOfAProfiledRunAreInThePanel) {
   RunRecord run          = fixture_run();
   VariantRecord& variant = run.experiments[1].points[1].variants[2];
-  variant.metrics        = {{"registers_per_thread", {40, "lower"}}, {"kernel_time_ns", {2.5e6, "lower"}}};
+  variant.metrics        = {{"registers_per_thread", {40, "lower"}},
+                            {"kernel_time_ns", {2.5e6, "lower"}},
+                            {"counted_dram_bytes_read", {134217728, "lower"}}};
   const std::string row  = row_of(report_html(run), "ch07/transpose_cpu");
   EXPECT_TRUE(holds(row, "Metrics and counters"));
   EXPECT_TRUE(holds(row, "registers per thread</th><td class=\"num\">40</td>")) << row.substr(0, 200);
   EXPECT_TRUE(holds(row, "kernel time</th><td class=\"num\">2.50 ms</td>"));
+  EXPECT_TRUE(holds(row, "counted dram bytes read</th><td class=\"num\">134")) << row.substr(0, 200);
 }
 
 TEST(Report, SkipsAreOneLineAReason) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "adversarial/gpu_cheats.h"
 #include "lab/check.h"
 #include "lab/child_main.h"
+#include "lab/counter_binding.h"
 #include "lab/experiment.h"
 #include "lab/run_experiments.h"
 #include "machine/ceilings.h"
@@ -94,7 +96,13 @@ INSTANTIATE_TEST_SUITE_P(All, Cheats,
                                          Cheat{"compiler_removed_work", "floor", Outcome::invalid},
                                          Cheat{"wrong_shape", "contract", Outcome::wrong},
                                          Cheat{"whole_output_tile", "whole_output", Outcome::wrong},
-                                         Cheat{"session_empty", "unanswered", Outcome::wrong}),
+                                         Cheat{"session_empty", "unanswered", Outcome::wrong},
+                                         Cheat{"fp_mode_left", "thread_state", Outcome::invalid},
+                                         Cheat{"affinity_left", "thread_state", Outcome::invalid},
+                                         Cheat{"input_restored", "read_only_inputs", Outcome::wrong},
+                                         Cheat{"undeclared_thread", "thread_audit", Outcome::invalid},
+                                         Cheat{"helper_process", "thread_audit", Outcome::invalid},
+                                         Cheat{"reads_anothers_answer", "fresh_inputs", Outcome::invalid}),
                          [](const auto& info) { return info.param.name; });
 
 // 17. No declaration takes a tolerance: neither an experiment, nor a variant, nor a reference.
@@ -129,6 +137,94 @@ TEST(Honest, TwinOfTheBaselineIsNotAccused) {
   ASSERT_TRUE(v.checked);
   EXPECT_GE(v.checked->timed_calls, 7);
   EXPECT_EQ(exit_code(run), 0);
+}
+
+// Each does what a cheat does, and undoes it or says so.
+class HonestTwins : public testing::TestWithParam<const char*> {};
+TEST_P(HonestTwins, AreNotAccused) {
+  const RunRecord run = run_one(std::string("cheats/") + GetParam(), {.repeat = 60});
+  const auto& v       = variant(run, GetParam());
+  EXPECT_EQ(to_string(v.status), "ok") << v.caught_by.value_or("") << ": " << v.detail;
+  EXPECT_TRUE(v.time_ns.has_value());
+  EXPECT_EQ(exit_code(run), 0);
+}
+INSTANTIATE_TEST_SUITE_P(All, HonestTwins,
+                         testing::Values("fp_mode_restored", "affinity_restored", "declared_threads",
+                                         "beside_a_memo"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// A record whose counters were taken elsewhere than its times. Who reads the record finds out.
+class StaleCounter : public testing::Test {
+ protected:
+  RunRecord counted() {
+    static const RunRecord measured = run_one("cheats/honest_twin");
+    RunRecord run                   = measured;
+    run.machine                     = "this machine";
+    run.experiments[0].source_hash  = "0123456789abcdef";
+    double bytes                    = 262144;
+    for (VariantRecord& v : run.experiments[0].points[0].variants)
+      v.metrics["counted_dram_bytes_read"] = {bytes += 4096, "lower"};
+    bind_counters(run.machine, run.experiments[0]);
+    return run;
+  }
+  static VariantRecord& twin(RunRecord& run) { return run.experiments[0].points[0].variants[1]; }
+  static RunRecord read(const RunRecord& run) { return *run_from_json(to_json(run)); }
+  static void expect_caught(const RunRecord& run, const char* what) {
+    RunRecord seen         = read(run);
+    const VariantRecord& v = twin(seen);
+    EXPECT_EQ(v.caught_by.value_or("(nothing)"), "counter_binding") << what;
+    EXPECT_EQ(v.verdict.value_or(""), "INVALID") << what;
+    EXPECT_EQ(v.metrics.count("counted_dram_bytes_read"), 0u) << what;
+    EXPECT_EQ(exit_code(seen), 3) << what;
+  }
+};
+
+TEST_F(StaleCounter, IsCaughtByItsBinding) {
+  RunRecord run                  = counted();
+  run.experiments[0].source_hash = "fedcba9876543210";
+  expect_caught(run, "another build");
+  run         = counted();
+  run.machine = "another machine";
+  expect_caught(run, "another machine");
+  run                             = counted();
+  run.experiments[0].points[0].at = Point({{"rows", int64_t{128}}, {"cols", int64_t{1024}}});
+  expect_caught(run, "another point");
+  run = counted();
+  twin(run).time_ns->median *= 1.01;
+  expect_caught(run, "the time of another run");
+  run                         = counted();
+  const VariantRecord& other  = run.experiments[0].points[0].variants[0];
+  twin(run).metrics           = other.metrics;
+  twin(run).counters_bound_to = other.counters_bound_to;
+  expect_caught(run, "another variant");
+  run = counted();
+  twin(run).metrics["counted_dram_bytes_read"].value /= 2;
+  expect_caught(run, "another value");
+  run                         = counted();
+  twin(run).counters_bound_to = "";
+  expect_caught(run, "taken from nowhere");
+}
+
+TEST_F(StaleCounter, CountersOfTheSameRunAreNotAccused) {
+  RunRecord run = counted();
+  EXPECT_EQ(to_json(read(run)), to_json(run));
+  run.experiments[0] = committed(run.experiments[0]);
+  RunRecord record   = read(run);
+  EXPECT_EQ(to_string(twin(record).status), "ok") << twin(record).detail;
+  EXPECT_EQ(twin(record).metrics.count("counted_dram_bytes_read"), 1u) << "in the committed record too";
+}
+
+TEST(LimitOfOtherIsa, IsCaughtByThePeakOfItsInstructions) {
+  if (const auto missing = machine::missing(machine::Feature::avx512f)) GTEST_SKIP() << "needs " << *missing;
+  const RunRecord run  = run_one("cheats/limit_of_other_isa", {.repeat = 60});
+  const auto& cheat    = variant(run, "limit_of_other_isa");
+  const auto& declares = variant(run, "declared_isa");
+  const auto& baseline = variant(run, "baseline");
+  EXPECT_EQ(cheat.caught_by.value_or("(nothing)"), "peak") << cheat.share_of_limit.value_or(0);
+  EXPECT_FALSE(cheat.time_ns.has_value()) << "what was caught has no time";
+  EXPECT_EQ(to_string(baseline.status), "ok") << baseline.detail;
+  EXPECT_EQ(to_string(declares.status), "ok") << declares.detail;
+  EXPECT_LE(declares.share_of_limit.value_or(9), 1.02) << "the same code, measured by the peak of AVX-512";
 }
 
 // Every sample of every variant came from a process of its own.

@@ -1,11 +1,16 @@
 #include "adversarial/cheats.h"
 
+#include <immintrin.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -15,6 +20,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/thread_pool.h"
 #include "lab/experiment.h"
 
 namespace fathom::lab {
@@ -306,6 +312,186 @@ Variant<Session> desk(const std::string& id, bool open) {
   return {.id = id, .start = [open](const Point&) { return std::make_unique<Desk>(open); }, .idea = ""};
 }
 
+// 20. Flushes subnormals to zero and leaves it so: the next variants compute faster, and something else.
+constexpr unsigned kFlushSubnormals = 0x8040;  // FTZ and DAZ of MXCSR
+void fp_mode_left(const RowDots& p, Context& context) {
+  _mm_setcsr(_mm_getcsr() | kFlushSubnormals);
+  honest(p, context);
+}
+void fp_mode_restored(const RowDots& p, Context& context) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | kFlushSubnormals);
+  honest(p, context);
+  _mm_setcsr(before);
+}
+
+// 21. Moves the thread to the last of the CPUs, for all variants.
+void affinity_left(const RowDots& p, Context& context) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &cpus);
+  FATHOM_SYSTEM(sched_setaffinity(0, sizeof cpus, &cpus));
+  honest(p, context);
+}
+void affinity_restored(const RowDots& p, Context& context) {
+  cpu_set_t before;
+  FATHOM_SYSTEM(sched_getaffinity(0, sizeof before, &before));
+  affinity_left(p, context);
+  FATHOM_SYSTEM(sched_setaffinity(0, sizeof before, &before));
+}
+
+// 22. Uses an input as scratch memory, and puts the values back.
+void input_restored(const RowDots& p, Context& context) {
+  auto* w      = const_cast<float*>(p.w.data());
+  const auto n = static_cast<size_t>(p.w.extent(0));
+  const std::vector<float> kept(w, w + n);
+  for (size_t j = 0; j < n; ++j) w[j] *= 2;
+  honest(p, context);
+  for (int64_t i = 0; i < p.out.extent(0); ++i) p.out(i) /= 2;
+  std::copy(kept.begin(), kept.end(), w);
+}
+
+// 23. A quarter of the rows in a thread, joined before the call returns, with one thread declared.
+void undeclared_thread(const RowDots& p, Context&) {
+  const int64_t quarter = p.out.extent(0) / 4;
+  std::thread other([&] {
+    for (int64_t i = 0; i < quarter; ++i) p.out(i) = dot(p, i);
+  });
+  for (int64_t i = quarter; i < p.out.extent(0); ++i) p.out(i) = dot(p, i);
+  other.join();
+}
+void declared_threads(const RowDots& p, Context& context) {
+  context.pool.parallel_for(p.out.extent(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) p.out(i) = dot(p, i);
+  });
+}
+
+// 24. A process of its own does half of the rows, on a CPU whose time nobody counts.
+class HelperProcess {
+ public:
+  HelperProcess() {
+    void* page = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    FATHOM_EXPECT(page != MAP_FAILED, "no shared memory");
+    shared_ = static_cast<Shared*>(page);
+    if (FATHOM_SYSTEM(fork()) == 0) serve();
+  }
+  // Returns when all rows are done.
+  void half(const RowDots& p) {
+    const int64_t rows = p.out.extent(0), cols = p.in.extent(1), mine = rows - rows / 2;
+    shared_->rows = rows / 2;
+    shared_->cols = cols;
+    std::copy_n(p.w.data(), cols, shared_->numbers());
+    std::copy_n(p.in.data() + mine * cols, rows / 2 * cols, shared_->numbers() + cols);
+    shared_->asked.store(true, std::memory_order_release);
+    for (int64_t i = 0; i < mine; ++i) p.out(i) = dot(p, i);
+    while (shared_->asked.load(std::memory_order_acquire)) std::this_thread::yield();
+    for (int64_t i = mine; i < rows; ++i) p.out(i) = shared_->sums[i - mine];
+  }
+
+ private:
+  struct Shared {
+    std::atomic<bool> asked{false};
+    int64_t rows = 0, cols = 0;
+    float sums[64];
+    float* numbers() { return reinterpret_cast<float*>(this + 1); }  // w, then the rows
+  };
+  static constexpr size_t kBytes = size_t{1} << 20;
+
+  [[noreturn]] void serve() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) {
+      while (!shared_->asked.load(std::memory_order_acquire)) usleep(20);
+      const float* row = shared_->numbers() + shared_->cols;
+      for (int64_t i = 0; i < shared_->rows; ++i, row += shared_->cols) {
+        float sum = 0;
+        for (int64_t j = 0; j < shared_->cols; ++j) sum += row[j] * shared_->numbers()[j];
+        shared_->sums[i] = sum;
+      }
+      shared_->asked.store(false, std::memory_order_release);
+    }
+  }
+
+  Shared* shared_;
+};
+void helper_process(const RowDots& p, Context&) {
+  static HelperProcess helper;
+  helper.half(p);
+}
+
+// 25. Reads the answer that the baseline left behind a moment ago, and else does all the work.
+std::map<uint64_t, std::vector<float>>& answers_of_all() {
+  static std::map<uint64_t, std::vector<float>> kept;
+  return kept;
+}
+uint64_t values_of(const RowDots& p) {
+  return XXH3_64bits_withSeed(p.in.data(), static_cast<size_t>(p.in.bytes()),
+                              XXH3_64bits(p.w.data(), static_cast<size_t>(p.w.bytes())));
+}
+void leaves_its_answer(const RowDots& p, Context& context) {
+  honest(p, context);
+  answers_of_all()[values_of(p)].assign(p.out.data(), p.out.data() + p.out.size());
+}
+void reads_anothers_answer(const RowDots& p, Context& context) {
+  const auto found = answers_of_all().find(values_of(p));
+  if (found == answers_of_all().end()) return honest(p, context);
+  std::copy(found->second.begin(), found->second.end(), p.out.data());
+}
+
+// out(i) = in(i) after many steps of x = x / 2 + 1, in registers.
+struct Steps {
+  static constexpr int kSteps     = 512;
+  static constexpr int64_t kChunk = 256;  // floats: 16 registers of 512 bits, 32 of 256
+  View<const float, 1> in;
+  View<float, 1> out;
+  Steps(const Point& at, Arena& arena)
+      : in(arena.input<float>({at["chunks"] * kChunk}, Uniform{-1, 1})),
+        out(arena.output<float>({at["chunks"] * kChunk})) {}
+  Cost cost() const {
+    return {
+        .read = in.bytes(), .written = out.bytes(), .flops = 2.0 * kSteps * static_cast<double>(in.size())};
+  }
+  Sum expected(int64_t i) const {
+    double x = in(i);
+    for (int s = 0; s < kSteps; ++s) x = x / 2 + 1;
+    return {.value = x, .magnitude = std::abs(x) + 2, .length = 8};
+  }
+};
+__attribute__((target("avx2,fma"))) void steps_avx2(const Steps& p, Context&) {
+  const __m256 half = _mm256_set1_ps(0.5f), one = _mm256_set1_ps(1);
+  constexpr int kChains = 12;  // with the two constants in the 16 registers
+  int64_t i             = 0;
+  for (; i + 8 * kChains <= p.in.extent(0); i += 8 * kChains) {
+    __m256 x[kChains];
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) x[c] = _mm256_loadu_ps(p.in.data() + i + 8 * c);
+    for (int s = 0; s < Steps::kSteps; ++s)
+#pragma GCC unroll 16
+      for (int c = 0; c < kChains; ++c) x[c] = _mm256_fmadd_ps(x[c], half, one);
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) _mm256_storeu_ps(p.out.data() + i + 8 * c, x[c]);
+  }
+  for (; i < p.in.extent(0); ++i) {
+    float x = p.in(i);
+    for (int s = 0; s < Steps::kSteps; ++s) x = x * 0.5f + 1;
+    p.out(i) = x;
+  }
+}
+// 26. Computes with AVX-512 without saying so, and is measured by the peak of AVX2.
+__attribute__((target("avx512f"))) void steps_avx512(const Steps& p, Context&) {
+  const __m512 half = _mm512_set1_ps(0.5f), one = _mm512_set1_ps(1);
+  constexpr int kChains = static_cast<int>(Steps::kChunk / 16);
+  for (int64_t i = 0; i < p.in.extent(0); i += Steps::kChunk) {
+    __m512 x[kChains];
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) x[c] = _mm512_loadu_ps(p.in.data() + i + 16 * c);
+    for (int s = 0; s < Steps::kSteps; ++s)
+#pragma GCC unroll 16
+      for (int c = 0; c < kChains; ++c) x[c] = _mm512_fmadd_ps(x[c], half, one);
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) _mm512_storeu_ps(p.out.data() + i + 16 * c, x[c]);
+  }
+}
+
 }  // namespace
 
 void register_cheats() {
@@ -340,6 +526,32 @@ void register_cheats() {
                                          .variants = {desk("baseline", true), desk("session_empty", false)}};
   register_experiment(info_of(desks), "experiments/cheats/session_empty/experiment.cpp");
   cheat("honest_twin", honest);
+  cheat("fp_mode_left", fp_mode_left);
+  cheat("fp_mode_restored", fp_mode_restored);
+  cheat("affinity_left", affinity_left);
+  cheat("affinity_restored", affinity_restored);
+  cheat("input_restored", input_restored);
+  cheat("undeclared_thread", undeclared_thread);
+  cheat("helper_process", helper_process);
+  Variant<RowDots> declared = variant<RowDots>("declared_threads", declared_threads);
+  declared.threads          = 2;
+  add<RowDots>("cheats/declared_threads", {variant<RowDots>("baseline", honest), declared});
+  add<RowDots>("cheats/reads_anothers_answer",
+               {variant<RowDots>("baseline", leaves_its_answer),
+                variant<RowDots>("reads_anothers_answer", reads_anothers_answer)});
+  add<RowDots>("cheats/beside_a_memo",
+               {variant<RowDots>("baseline", leaves_its_answer), variant<RowDots>("beside_a_memo", honest)});
+
+  Variant<Steps> declares = variant<Steps>("declared_isa", steps_avx512);
+  declares.needs          = {machine::Feature::avx512f};
+  static const Experiment<Steps> isa{
+      .question = "Is AVX-512 code measured by AVX2's peak caught?",
+      .limit    = Limit::flops,
+      .axes     = {{"chunks", {int64_t{24}}}},
+      .check_at = {{"chunks", {int64_t{0}, int64_t{1}, int64_t{3}}}},
+      .variants = {variant<Steps>("baseline", steps_avx2), variant<Steps>("limit_of_other_isa", steps_avx512),
+                   declares}};
+  register_experiment(info_of(isa), "experiments/cheats/limit_of_other_isa/experiment.cpp");
 
   // In rounds of processes: each sample is the first call of its process.
   Variant<RowDots> alone = variant<RowDots>("own_process", honest);

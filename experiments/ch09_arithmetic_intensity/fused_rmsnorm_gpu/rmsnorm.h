@@ -3,6 +3,8 @@
 // Zhang and Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019.
 #pragma once
 
+#include <functional>
+
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
@@ -34,5 +36,7 @@ struct RmsNorm {
 FATHOM_CUDA_LAUNCHER void two_kernels(const RmsNorm& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void two_walks(const RmsNorm& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void registers(const RmsNorm& p, StreamRef stream);
+// Opens cuDNN and builds a plan for this shape; the returned call is timed.
+FATHOM_CUDA_LAUNCHER std::function<void(const RmsNorm&, StreamRef)> cudnn(const RmsNorm& p, StreamRef);
 
 }  // namespace fathom::lab::fused_rmsnorm_gpu

@@ -2,6 +2,7 @@
 // never leave the registers, and when the tensor cores do not wait for the exponentials?
 #include "lab/experiment.h"
 #include "attention.h"
+#include "cudnn_attention.h"
 #include "flash.h"
 #include "warpgroups.h"
 
@@ -77,6 +78,11 @@ const Experiment<PromptAttention> prompt_attention{
              .kind       = Kind::engine,
              .op         = "kernels/attention/prefill_attention.cu",
              .needs      = {machine::Feature::tma, machine::Feature::wgmma}},
+            {.id   = "cudnn",
+             .idea = "cuDNN's fused attention with sinks; keys and values gathered from their pages first",
+             .prediction = predict::ratio(8.8),
+             .kind       = Kind::library,
+             .prepare    = prepared_on_gpu(cudnn_attention)},
         },
     .backend = Backend::cuda,
     .catalog = {"attention-001", "attention-002", "attention-003", "attention-005"},

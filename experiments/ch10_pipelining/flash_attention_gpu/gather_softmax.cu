@@ -21,14 +21,15 @@ constexpr float kLog2E   = 1.44269504f;
 constexpr int kRowPieces = kHeadDim * 2 / 16;
 
 // A thread copies 16 bytes of a key and of its value. Grid: (pieces of a head, kKvHeads).
-__global__ void __launch_bounds__(kThreads) gather_kernel(const __grid_constant__ PromptAttention p) {
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(const __grid_constant__ PromptAttention p, View<bf16, 4> rows) {
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x), position = i / kRowPieces;
   if (position >= p.q.extent(0)) return;
   const int head = static_cast<int>(blockIdx.y), d = i % kRowPieces * 8;
   const bf16* keys =
       p.kv().keys(p.pages(0, position / kPage), head) + kernels::Bf16KvPages::at(position % kPage, d);
-  *reinterpret_cast<uint4*>(&p.gathered(0, head, position, d)) = *reinterpret_cast<const uint4*>(keys);
-  *reinterpret_cast<uint4*>(&p.gathered(1, head, position, d)) =
+  *reinterpret_cast<uint4*>(&rows(0, head, position, d)) = *reinterpret_cast<const uint4*>(keys);
+  *reinterpret_cast<uint4*>(&rows(1, head, position, d)) =
       *reinterpret_cast<const uint4*>(keys + kernels::Bf16KvPages::kElements);
 }
 
@@ -96,9 +97,9 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void gather(const PromptAttention& p, StreamRef stream) {
+void gather(const PromptAttention& p, View<bf16, 4> rows, StreamRef stream) {
   const dim3 grid(blocks_for(p.tokens() * kRowPieces, kThreads), kKvHeads);
-  gather_kernel<<<grid, kThreads, 0, stream>>>(p);
+  gather_kernel<<<grid, kThreads, 0, stream>>>(p, rows);
   FATHOM_LAUNCHED();
 }
 

@@ -31,7 +31,7 @@ std::function<void(const PromptAttention&, StreamRef)> scores_in_memory(const Pr
     const int row               = static_cast<int>(p.scores.stride(1));
     const long long head_stride = p.scores.stride(0);
     const float one = 1, zero = 0;
-    gather(p, stream);
+    gather(p, p.gathered, stream);
     for (int64_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
       const int64_t head = kv_head * kGroup;
       // cuBLAS is column-major, so it multiplies the transposes: scores' = (k')' q'.

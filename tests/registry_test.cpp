@@ -46,6 +46,7 @@ TEST(Registry, TheTourVisitsEveryChapter) {
   std::set<std::string> visited, all;
   for (const Selection& selection : tour->selections) visited.insert(chapter(selection.experiment));
   for (const ExperimentInfo& experiment : experiments()) all.insert(chapter(experiment.id));
+  all.erase("labs");  // a lab is a long ladder, not a first look
   EXPECT_EQ(visited, all);
 }
 

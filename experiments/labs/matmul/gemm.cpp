@@ -1,32 +1,22 @@
 #include "experiments/labs/matmul/gemm.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "lab/problem.h"
 
 namespace fathom::lab::matmul {
 namespace {
 
-struct Extents {
-  int64_t m, n, k;
-};
+constexpr int64_t kWidth = 2880;  // of gpt-oss-20b and 120b
 
-Extents extents_of(const Point& at) {
-  if (at.find("size")) return {at["size"], at["size"], at["size"]};
-  long long m = 0, n = 0, k = 0;
-  const std::string& shape = at.text("shape");
-  FATHOM_EXPECT(std::sscanf(shape.c_str(), "%lldx%lldx%lld", &m, &n, &k) == 3,
-                "shape '" + shape + "' is not of the form 4097x2880x2880 (m x n x k)");
-  return {m, n, k};
-}
+int64_t extent(const Point& at, const char* name) { return at.find("size") ? at["size"] : at[name]; }
 
 }  // namespace
 
 Gemm::Gemm(const Point& at, Arena& arena)
-    : m(extents_of(at).m),
-      n(extents_of(at).n),
-      k(extents_of(at).k),
+    : m(extent(at, "rows")),
+      n(extent(at, "columns")),
+      k(at.find("size") ? at["size"] : kWidth),
       a(arena.input<bf16>({m, k}, Normal{})),
       b(arena.input<bf16>({n, k}, Normal{})),
       scratch(arena.workspace<char>({int64_t{32} << 20})),

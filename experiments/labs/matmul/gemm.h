@@ -16,7 +16,7 @@ struct Gemm {
   View<char, 1> scratch;  // 32 MiB for cuBLASLt
   View<bf16, 2> out;
 
-  // The point has `size` (m = n = k), or `shape`: the text "4097x2880x2880", m x n x k.
+  // The point has `size` (m = n = k), or `rows` and `columns` of out, and k = 2880.
   Gemm(const Point& at, Arena& arena);
   Cost cost() const;
   Sum expected(int64_t i, int64_t j) const;

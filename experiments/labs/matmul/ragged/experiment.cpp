@@ -11,9 +11,10 @@ namespace {
 const Experiment<Gemm> ragged{
     .question = "What is left of a bf16 product's speed where the shape does not fit the tiles?",
     .limit    = Limit::tensor_flops,
-    // m x n x k. A layer of gpt-oss-20b with a token beyond 4096, and the unembedding of 64 tokens.
-    .axes     = {{"shape", {"4097x2880x2880", "64x201088x2880"}}},
-    .check_at = {{"shape", {"1x8x8", "1x264x72", "63x520x200", "65x256x64", "129x248x2880", "4097x16x64"}}},
+    // 2880 deep, as gpt-oss: a token beyond 4096, and 64 tokens; a square layer, and the unembedding.
+    .axes     = {{"rows", {4097, 64}}, {"columns", {2880, 201088}}},
+    .quick    = {{"rows", {4097}}, {"columns", {2880}}},
+    .check_at = {{"rows", {0, 1, 63, 65, 129}}, {"columns", {8, 248, 264, 520}}},
     .variants =
         {
             {.id         = "cublaslt",

@@ -7,6 +7,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "_ext"))
 project = "The Algebra of Speed"
 author = "the founders of Fathom"
 copyright = "2026"
+version = release = "1"
 extensions = ["myst_parser", "algebra"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "smartquotes"]
 myst_dmath_double_inline = True

@@ -179,8 +179,7 @@ class Predict(SphinxDirective):
         name = html.escape(self.arguments[0], quote=True)
         form = (f'<form class=guess data-guess="{name}" data-answer="{value:.6g}"><label>Your prediction '
                 f'<input inputmode=decimal autocomplete=off size=8 aria-label="prediction"> {unit}</label> '
-                f'<button>See</button> <output></output></form><details class=answer data-of="{name}"><summary>What was measured: '
-                f'{"" if unit else "the answer"}</summary>')
+                f'<button>See</button> <output></output></form><details class=answer data-of="{name}"><summary>What was measured</summary>')
         box = nodes.container(classes=["predict"])
         box += nodes.paragraph("", "", *inner, classes=["box-title"])
         box += html_block(form)

@@ -4,7 +4,7 @@ import math
 
 from records import TITLES, digits, value_of, value_text, with_unit
 
-WIDTH, LEFT, RIGHT = 720, 190, 90
+WIDTH, RIGHT = 640, 84
 SERIES = 6  # colours of the theme: --series-0 ...
 
 
@@ -69,11 +69,12 @@ def ladder(rows, field):
     """A row for each variant: a bar from 0 for shares, a dot with its interval on a log axis for the rest."""
     height = 26 * len(rows) + 44
     bars = field == "share"
+    left = 20 + max(70, 10.2 * max(len(name) for name, _ in rows))
     spans = [(value(v, field), value(v, field)) if field == "ratio" and not v.get("ratio") else interval(v, field) for _, v in rows]
     if bars:
-        axis = Linear(max(1.0, max(high for _, high in spans)), LEFT, WIDTH - RIGHT)
+        axis = Linear(max(1.0, max(high for _, high in spans)), left, WIDTH - RIGHT)
     else:
-        axis = Log(min(low for low, _ in spans) / 1.15, max(high for _, high in spans) * 1.15, LEFT, WIDTH - RIGHT)
+        axis = Log(min(low for low, _ in spans) / 1.15, max(high for _, high in spans) * 1.15, left, WIDTH - RIGHT)
     out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" class="plot">']
     for tick in axis.ticks():
         x = axis(tick)
@@ -84,7 +85,7 @@ def ladder(rows, field):
         y, middle = 8 + 26 * i + 13, value(variant, field)
         kind = "yardstick" if variant["kind"] in ("library", "engine") else variant["kind"]
         out.append(f'<g class="{kind}" data-variant="{escape(name)}" data-value="{middle:.6g}">'
-                   f'<text class="name" x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
+                   f'<text class="name" x="{left - 10:.0f}" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
         if bars:
             out.append(f'<rect class="bar" x="{axis(0):.1f}" y="{y - 8}" width="{max(1, axis(middle) - axis(0)):.1f}" height="16"/>')
         else:
@@ -97,18 +98,19 @@ def ladder(rows, field):
 
 def curve(series, field, x_name):
     """A line for each variant over one axis; both axes logarithmic. series: name -> [(x, value)]."""
-    height, bottom, top = 340, 44, 12
+    height, bottom, top = 330, 44, 12
+    right = WIDTH - 24 - 8 * max(len(name) for name in series)
     xs = [x for points in series.values() for x, _ in points]
     ys = [y for points in series.values() for _, y in points]
-    across = Log(min(xs), max(xs), 84, WIDTH - 170)
+    across = Log(min(xs), max(xs), 84, right)
     up = Log(min(ys) / 1.2, max(ys) * 1.2, height - bottom, top)
     out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" class="plot">']
     for tick in up.ticks():
-        out.append(f'<line class="grid" x1="84" x2="{WIDTH - 170}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
+        out.append(f'<line class="grid" x1="84" x2="{right}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
                    f'<text class="tick" x="76" y="{up(tick) + 4:.1f}" text-anchor="end">{escape(with_unit(tick, field))}</text>')
     for x in sorted(set(xs)):
         out.append(f'<text class="tick" x="{across(x):.1f}" y="{height - bottom + 18}" text-anchor="middle">{escape(short(x))}</text>')
-    out.append(f'<text class="tick" x="{(84 + WIDTH - 170) / 2}" y="{height - 6}" text-anchor="middle">{escape(x_name)}</text>')
+    out.append(f'<text class="tick" x="{(84 + right) / 2}" y="{height - 6}" text-anchor="middle">{escape(x_name)}</text>')
     ends = sorted(((up(points[-1][1]), name) for name, points in series.items()))
     labels, last = {}, -99.0
     for y, name in ends:  # no two labels closer than a line
@@ -117,7 +119,7 @@ def curve(series, field, x_name):
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points)
         out.append(f'<g class="series-{i % SERIES}" data-variant="{escape(name)}"><polyline class="line" points="{path}"/>')
         out += [f'<circle class="dot" cx="{across(x):.1f}" cy="{up(y):.1f}" r="3.5"/>' for x, y in points]
-        out.append(f'<text class="name" x="{WIDTH - 160}" y="{labels[name] + 4:.1f}">{escape(name)}</text></g>')
+        out.append(f'<text class="name" x="{right + 10}" y="{labels[name] + 4:.1f}">{escape(name)}</text></g>')
     return "".join(out) + "</svg>"
 
 
@@ -131,8 +133,8 @@ def short(x):
 def table(rows):
     cells = "".join(f"<tr><th scope=row>{escape(name)}</th>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
                     for name, *row in rows)
-    return ("<details class=table><summary>the numbers</summary><table><thead><tr><th>variant</th><th>at</th><th>time</th>"
-            f"<th>ratio [95 %]</th><th>of the limit</th></tr></thead><tbody>{cells}</tbody></table></details>")
+    return ("<details class=table><summary>the numbers</summary><div class=scroll><table><thead><tr><th>variant</th><th>at</th><th>time</th>"
+            f"<th>ratio [95 %]</th><th>of the limit</th></tr></thead><tbody>{cells}</tbody></table></div></details>")
 
 
 def table_row(name, point, variant):

@@ -159,10 +159,10 @@ def digits(value):
     """Three significant digits, without an exponent where it can be avoided."""
     if value == 0:
         return "0"
+    value = float(f"{value:.3g}")
     places = 2 - math.floor(math.log10(abs(value)))
     if -3 <= places <= 5:
-        rounded = round(value, places)
-        return f"{rounded:,.{max(0, places)}f}".replace(",", "\u202f")
+        return f"{value:,.{max(0, places)}f}".replace(",", "\u202f")
     return f"{value:.2e}"
 
 

@@ -6,7 +6,7 @@ JOBS         ?= $(shell nproc)
 FATHOM    = build/release/fathom
 SOURCES   = $(shell find src experiments tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
-.PHONY: help demo test build cuda bundle install format check-format clean
+.PHONY: help demo test build cuda bundle install book format check-format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,10 @@ bundle: cuda  ## dist/fathom.tar.gz: the program and its libraries, for a GPU ho
 install: build  ## install the program under PREFIX (/usr/local), staged under DESTDIR if set
 	cmake --install build/release --prefix $(PREFIX)
 	@test -x $(DESTDIR)$(PREFIX)/bin/fathom && echo "Installed $(DESTDIR)$(PREFIX)/bin/fathom"
+
+book:  ## build/book/html: The Algebra of Speed, its numbers from results/; opens from the folder, without a network
+	tools/install_packages packages-book.txt
+	tools/build_book
 
 format:  ## format every source in place
 	@$(CLANG_FORMAT) -i $(SOURCES)

@@ -1,0 +1,354 @@
+"""The book's Sphinx extension: numbers and figures from records, predictions, exercises, widgets, listings."""
+import html
+import importlib.util
+import json
+import re
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+import figures
+import mathematics
+import typed_numbers
+from records import ROOT, Records, Unknown
+
+logger = logging.getLogger(__name__)
+BOOK = ROOT / "book"
+
+
+def records_of(env):
+    """One reading of results/ for each build."""
+    if not hasattr(env.app, "book_records"):
+        env.app.book_records = Records()
+    return env.app.book_records
+
+
+class measured(nodes.inline):
+    """A number that came from a record, a citation or an assumption: the lint leaves it alone."""
+
+
+class from_html(nodes.General, nodes.Element):
+    """Finished HTML, for the HTML builders and EPUB."""
+
+
+def html_block(text, **attributes):
+    node = from_html()
+    node["html"] = text
+    node.attributes.update(attributes)
+    return node
+
+
+# ---- roles ----
+
+
+class RecordRole(SphinxRole):
+    """{num} and {calc}: see records.py."""
+
+    def __init__(self, calculated):
+        super().__init__()
+        self.calculated = calculated
+
+    def run(self):
+        try:
+            records = records_of(self.env)
+            text = records.calculate(self.text)[1] if self.calculated else records.text(self.text)
+            return [measured("", text, classes=["record-number"], title=self.text)], []
+        except (Unknown, SyntaxError, ZeroDivisionError) as error:
+            return [], [self.inliner.reporter.error(f"{self.text}: {error}", line=self.lineno)]
+
+
+class CitedRole(SphinxRole):
+    """{cited}`4.8 TB/s [h200-datasheet]`: a figure from elsewhere, with its entry in references.md."""
+
+    def run(self):
+        match = re.fullmatch(r"(.*?)\s*\[([\w-]+)\]", self.text, re.S)
+        if not match:
+            return [], [self.inliner.reporter.error(f"'{self.text}' names no reference in [brackets]", line=self.lineno)]
+        text, key = match.groups()
+        if key not in references():
+            return [], [self.inliner.reporter.error(f"no reference '{key}' in book/references.md", line=self.lineno)]
+        depth = self.env.docname.count("/")
+        link = nodes.reference("", f"[{key}]", refuri="../" * depth + f"references.html#{key}", internal=True)
+        return [measured("", text, nodes.Text("\u202f"), nodes.superscript("", "", link))], []
+
+
+class GivenRole(SphinxRole):
+    """{given}`4 ns`: a constant that an example assumes."""
+
+    def run(self):
+        return [measured("", self.text)], []
+
+
+def references():
+    """Keys are the terms `(key)=` before entries of references.md."""
+    path = BOOK / "references.md"
+    return set(re.findall(r"^\(([\w-]+)\)=", path.read_text(), re.M)) if path.exists() else set()
+
+
+# ---- figures and numbers ----
+
+
+class RecordFigure(SphinxDirective):
+    required_arguments = 1
+    has_content = True
+    option_spec = {"experiment": directives.unchanged_required, "machines": directives.unchanged, "x": directives.unchanged,
+                   "y": directives.unchanged, "at": directives.unchanged, "variants": directives.unchanged,
+                   "alt": directives.unchanged_required, "name": directives.unchanged_required}
+
+    def run(self):
+        def split(name, default=""):
+            return [part.strip() for part in self.options.get(name, default).split(",") if part.strip()]
+
+        kind, field = self.arguments[0], self.options.get("y", "time")
+        for needed in ("experiment", "alt", "name"):
+            if needed not in self.options:
+                raise self.error(f"record-figure wants :{needed}:")
+        if kind not in ("ladder", "bars", "curve"):
+            raise self.error(f"record-figure knows ladder, bars and curve, not '{kind}'")
+        if kind == "curve" and "x" not in self.options:
+            raise self.error("a curve wants :x:, the axis")
+        at = dict(part.split("=", 1) for part in re.split(r"[&,\s]+", self.options.get("at", "")) if part)
+        records, panels = records_of(self.env), []
+        try:
+            for machine in split("machines", "cpu"):
+                panels.append(figures.panel(records, records.machine(machine), split("experiment"), at, kind, field,
+                                            self.options.get("x"), split("variants")))
+        except (ValueError, KeyError) as error:
+            raise self.error(f"{self.options['name']}: {error}")
+        figure = nodes.figure(classes=["record-figure", "wide"])
+        figure += html_block(f'<div class=panels role=group aria-label="{html.escape(self.options["alt"], quote=True)}">'
+                             + "".join(panels) + "</div>")
+        caption = nodes.caption()
+        inner, messages = self.state.inline_text(" ".join(self.content), self.lineno)
+        caption += inner
+        figure += caption
+        self.add_name(figure)
+        return [figure, *messages]
+
+
+# ---- blocks of text ----
+
+
+class Block(SphinxDirective):
+    """A box with a heading: law, proof, trap, question, summary, margin."""
+
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+    heading = ""
+
+    def run(self):
+        box = nodes.container(classes=[self.name])
+        title = " ".join(filter(None, (self.heading, self.arguments[0] if self.arguments else "")))
+        if title:
+            inner, messages = self.state.inline_text(title, self.lineno)
+            box += nodes.paragraph("", "", *inner, classes=["box-title"])
+        self.state.nested_parse(self.content, self.content_offset, box)
+        return [box]
+
+
+def block(heading):
+    return type("Block" + heading.strip(":. "), (Block,), {"heading": heading})
+
+
+class Fold(Block):
+    """{hint} and {solution}: closed until asked for; works without JavaScript."""
+
+    def run(self):
+        return [html_block(f"<details class={self.name}><summary>{self.name.capitalize()}</summary>"), *super().run()[0].children,
+                html_block("</details>")]
+
+
+class Predict(SphinxDirective):
+    required_arguments = 1
+    has_content = True
+    option_spec = {"question": directives.unchanged_required, "unit": directives.unchanged, "answer": directives.unchanged_required}
+
+    def run(self):
+        expression = self.options["answer"].strip()
+        if not expression.startswith(("num(", "calc(")) and "num(" not in expression:
+            expression = f'num("{expression}")'
+        try:
+            value, text = records_of(self.env).calculate(expression)
+        except (Unknown, SyntaxError) as error:
+            raise self.error(f"{self.arguments[0]}: {error}")
+        inner, messages = self.state.inline_text(self.options["question"], self.lineno)
+        unit = html.escape(self.options.get("unit", ""))
+        name = html.escape(self.arguments[0], quote=True)
+        form = (f'<form class=guess data-guess="{name}" data-answer="{value:.6g}"><label>Your prediction '
+                f'<input inputmode=decimal autocomplete=off size=8 aria-label="prediction"> {unit}</label> '
+                f'<button>See</button> <output></output></form><details class=answer data-of="{name}"><summary>What was measured</summary>')
+        box = nodes.container(classes=["predict"])
+        box += nodes.paragraph("", "", *inner, classes=["box-title"])
+        box += html_block(form)
+        shown = nodes.paragraph("", "", measured("", f"{text} {self.options.get('unit', '')}".strip(), classes=["record-number"]))
+        box += shown
+        self.state.nested_parse(self.content, self.content_offset, box)
+        box += html_block("</details>")
+        return [box, *messages]
+
+
+class Exercise(SphinxDirective):
+    required_arguments = 1
+    has_content = True
+    option_spec = {"type": directives.unchanged_required, "solver": directives.unchanged_required, "tolerance": float,
+                   "unit": directives.unchanged, "options": directives.unchanged, "labels": directives.unchanged}
+
+    def run(self):
+        name, kind = self.arguments[0], self.options.get("type", "number")
+        if kind not in ("number", "numbers", "choice"):
+            raise self.error(f"exercise {name}: no type '{kind}'; there are number, numbers, choice")
+        try:
+            key = solve(self.options["solver"])
+        except (OSError, AttributeError, AssertionError) as error:
+            raise self.error(f"exercise {name}: the solver {self.options['solver']} failed: {error!r}")
+        unit, tolerance = html.escape(self.options.get("unit", "")), self.options.get("tolerance", 0.01)
+        box = nodes.container(classes=["exercise"], ids=[name.replace(".", "-")])
+        box += nodes.paragraph("", f"Exercise {name.removeprefix('ch').lstrip('0')}", classes=["box-title"])
+        parts = list(split_folds(self.content))
+        question, folds = parts[0], parts[1:]
+        self.state.nested_parse(question, self.content_offset, box)
+        if kind == "choice":
+            options = [option.strip() for option in self.options["options"].split("|")]
+            if key not in options:
+                raise self.error(f"exercise {name}: the key '{key}' is none of the options")
+            fields = "".join(f'<label><input type=radio name="{name}" value="{html.escape(o, quote=True)}"> {html.escape(o)}</label> '
+                             for o in options)
+            keys = json.dumps([key])
+        else:
+            values = list(key) if kind == "numbers" else [key]
+            labels = [label.strip() for label in self.options.get("labels", "|" * (len(values) - 1)).split("|")]
+            if len(labels) != len(values):
+                raise self.error(f"exercise {name}: {len(values)} keys and {len(labels)} labels")
+            fields = "".join(f'<label>{html.escape(label)} <input inputmode=decimal autocomplete=off size=10 '
+                             f'aria-label="{html.escape(label or "answer", quote=True)}"> {unit}</label> ' for label in labels)
+            keys = json.dumps([float(value) for value in values])
+        box += html_block(f'<form class=answer-form data-exercise="{name}" data-kind={kind} data-tolerance="{tolerance}" '
+                          f"data-key='{html.escape(keys, quote=True)}'>{fields}<button>Check</button> <output></output></form>")
+        for fold in folds:
+            self.state.nested_parse(fold, self.content_offset, box)
+        return [box]
+
+
+def split_folds(content):
+    """The question, then the nested directives with everything behind them."""
+    for i, line in enumerate(content):
+        if re.match(r"\s*:{3,}\{(hint|solution)\}", line):
+            yield content[:i]
+            yield content[i:]
+            return
+    yield content
+
+
+def solve(solver):
+    """`ch01.py:same_set_stride`: the key of an exercise, computed and never typed."""
+    file, _, function = solver.partition(":")
+    path = BOOK / "exercises" / file
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.exists():
+        raise OSError(f"no file book/exercises/{file}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, function)()
+
+
+class Run(SphinxDirective):
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        command = self.arguments[0]
+        words = command.split()
+        if words[0] != "fathom":
+            raise self.error("a run line begins with fathom")
+        experiments = {e.replace("/", ":", 1) for _, e in records_of(self.env).files}
+        for word in words[2:]:
+            if re.match(r"ch\d\d:", word) and word.split("/")[0] not in experiments:
+                raise self.error(f"no experiment '{word}' has a record; a run line names one that has")
+        line = nodes.literal_block(command, command, classes=["run"])
+        line["language"] = "console"
+        return [line]
+
+
+class Listing(SphinxDirective):
+    """Lines of a file that the lab compiles."""
+
+    required_arguments = 1
+    option_spec = {"from": directives.unchanged_required, "until": directives.unchanged_required, "caption": directives.unchanged}
+
+    def run(self):
+        path = ROOT / self.arguments[0]
+        if not path.is_file():
+            raise self.error(f"no file {self.arguments[0]}")
+        self.env.note_dependency(str(path))
+        lines = path.read_text().splitlines()
+        begin = next((i for i, line in enumerate(lines) if self.options.get("from", "") in line), None)
+        if begin is None:
+            raise self.error(f"{self.arguments[0]} has no line with '{self.options['from']}'")
+        end = next((i for i in range(begin, len(lines)) if self.options.get("until", "\0") in lines[i]), len(lines) - 1)
+        text = "\n".join(lines[begin : end + 1])
+        shown = nodes.literal_block(text, text, language="c++")
+        source = nodes.paragraph("", f"{self.arguments[0]}, line {begin + 1}", classes=["listing-source"])
+        return [shown, source]
+
+
+class Widget(SphinxDirective):
+    required_arguments = 1
+    has_content = True
+    option_spec = {"state": directives.unchanged}
+
+    def run(self):
+        box = nodes.container(classes=["widget"])
+        name = self.arguments[0]
+        script = ROOT / "build/book/widgets" / f"{name}.js"
+        if script.exists():
+            state = html.escape(self.options.get("state", ""), quote=True)
+            box += html_block(f'<fathom-{name.replace("_", "-")} data-state="{state}"></fathom-{name.replace("_", "-")}>'
+                              f"<script>{script.read_text()}</script>")
+        self.state.nested_parse(self.content, self.content_offset, box)
+        return [box]
+
+
+# ---- writing ----
+
+
+def visit_html(self, node):
+    self.body.append(node["html"])
+    raise nodes.SkipNode
+
+
+def visit_measured(self, node):
+    attributes = {"title": node["title"]} if node.get("title") else {}
+    self.body.append(self.starttag(node, "span", "", **attributes))
+
+
+def depart_measured(self, _):
+    self.body.append("</span>")
+
+
+def skip(self, node):
+    raise nodes.SkipNode
+
+
+def check_typed_numbers(app, doctree):
+    for line, text, found in typed_numbers.find(doctree, (measured, from_html)):
+        logger.warning("a measured number is typed by hand: '%s' in '%s'; take it from a record ({num}, {calc}), or mark it "
+                       "{cited} or {given}", found, text, location=(app.env.docname, line), type="book", subtype="typed")
+
+
+def setup(app):
+    for name, role in {"num": RecordRole(False), "calc": RecordRole(True), "cited": CitedRole(), "given": GivenRole()}.items():
+        app.add_role(name, role)
+    for name, directive in {"record-figure": RecordFigure, "law": block("Law."), "proof": block("Proof."), "trap": block("Trap:"),
+                            "margin": block(""), "question": block(""), "summary": block("Summary"), "hint": Fold, "solution": Fold,
+                            "predict": Predict, "exercise": Exercise, "run": Run, "listing": Listing, "widget": Widget}.items():
+        app.add_directive(name, directive)
+    html_visitors = (visit_html, None)
+    app.add_node(from_html, html=html_visitors, epub=html_visitors, text=(skip, None), latex=(skip, None))
+    app.add_node(measured, html=(visit_measured, depart_measured), epub=(visit_measured, depart_measured),
+                 text=(lambda self, node: None, lambda self, node: None))
+    app.connect("doctree-read", check_typed_numbers)
+    mathematics.setup(app)
+    return {"parallel_read_safe": False, "version": "1"}

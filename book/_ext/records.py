@@ -1,0 +1,202 @@
+"""The book's numbers: looks up what the records under results/ say.
+
+A reference names a machine, a variant at a point, and a field:
+    cpu:ch02/stride/row_order?n=2048 ratio
+The point may be left out where the record has one point, and axes may where one point matches. A reference that
+matches nothing is an error that names the nearest; nothing is ever guessed.
+"""
+import ast
+import difflib
+import json
+import math
+import operator
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+REFERENCE = {"cpu": "epyc-zen4-2c", "h200": "h200"}
+TITLES = {"epyc-zen4-2c": "2 cores of a Zen 4 (EPYC, virtual)", "h200": "one H200"}
+
+
+class Unknown(ValueError):
+    """A reference that names nothing."""
+
+
+def unknown(what, name, known):
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
+    return Unknown(f"no {what} '{name}'" + (f"; nearest: {', '.join(near)}" if near else ""))
+
+
+def value_text(value):
+    return str(value) if not isinstance(value, float) or value % 1 else str(int(value))
+
+
+class Records:
+    def __init__(self, results=RESULTS, program=ROOT / "build/release/fathom"):
+        self.files = {}  # (machine, experiment) -> file
+        for path in sorted(results.glob("*/**/*.json")):
+            file = json.loads(path.read_text())
+            if not str(file.get("schema", "")).startswith("fathom.results/"):
+                continue
+            for experiment in file["experiments"]:
+                self.files[path.relative_to(results).parts[0], experiment["id"]] = file
+        self.today = self._hashes(program)
+
+    @staticmethod
+    def _hashes(program):
+        """Hashes of today's sources by experiment; empty without a built program."""
+        if not program.exists():
+            return {}
+        listed = subprocess.run([program, "list", "--json"], capture_output=True, text=True)
+        if listed.returncode != 0:
+            return {}
+        return {e["id"]: e["source_hash"] for e in json.loads(listed.stdout)["experiments"]}
+
+    def machine(self, name):
+        machine = REFERENCE.get(name, name)
+        machines = {m for m, _ in self.files}
+        if machine not in machines:
+            raise unknown("machine", name, sorted(machines | set(REFERENCE)))
+        return machine
+
+    def experiment(self, machine, experiment):
+        of = {e for m, e in self.files if m == machine}
+        if experiment not in of:
+            raise unknown(f"record on {machine}", experiment, sorted(of))
+        file = self.files[machine, experiment]
+        return next(e for e in file["experiments"] if e["id"] == experiment)
+
+    def date(self, machine, experiment):
+        return self.files[machine, experiment]["provenance"]["written_at"][:10]
+
+    def stale(self, machine, experiment):
+        """Whether the sources have changed since the record; None where no program says."""
+        if experiment not in self.today:
+            return None if not self.today else True
+        return self.today[experiment] != self.experiment(machine, experiment).get("source_hash")
+
+    def points(self, machine, experiment, at):
+        points = self.experiment(machine, experiment)["points"]
+        kept = [p for p in points if all(value_text(p["at"].get(k)) == v for k, v in at.items())]
+        if not kept:
+            raise unknown(f"point of {experiment} on {machine}", "&".join(f"{k}={v}" for k, v in at.items()),
+                          ["&".join(f"{k}={value_text(v)}" for k, v in p["at"].items()) for p in points])
+        return kept
+
+    def variant(self, machine, experiment, variant, at):
+        points = self.points(machine, experiment, at)
+        if len(points) > 1:
+            raise Unknown(f"{experiment} on {machine} has {len(points)} points that match; say which, such as ?"
+                          + "&".join(f"{k}={value_text(v)}" for k, v in points[0]["at"].items()))
+        variants = {v["id"]: v for v in points[0]["variants"]}
+        if variant not in variants:
+            raise unknown(f"variant of {experiment}", variant, list(variants))
+        found = variants[variant]
+        if found["status"] != "ok":
+            raise Unknown(f"{experiment}/{variant} was not measured on {machine}: {found['status']}")
+        return found
+
+    def parse(self, reference):
+        try:
+            where, field = reference.split()
+            machine, rest = where.split(":", 1)
+        except ValueError:
+            raise Unknown(f"'{reference}' is not of the form cpu:ch02/stride/row_order?n=2048 ratio") from None
+        path, _, query = rest.partition("?")
+        experiment, _, variant = path.rpartition("/")
+        at = dict(part.split("=", 1) for part in query.split("&")) if query else {}
+        return self.machine(machine), experiment, variant, at, field
+
+    def number(self, reference):
+        """A reference's value, in SI units (shares as fractions)."""
+        machine, experiment, variant, at, field = self.parse(reference)
+        return value_of(self.variant(machine, experiment, variant, at), field)
+
+    def text(self, reference):
+        machine, experiment, variant, at, field = self.parse(reference)
+        found = self.variant(machine, experiment, variant, at)
+        if field == "ratio_interval":
+            ratio = found.get("ratio") or no_field(field)
+            return f"{digits(ratio['lo'])} to {digits(ratio['hi'])}"
+        return with_unit(value_of(found, field), field)
+
+    def calculate(self, expression):
+        """`num("...") / num("...") | .2f | GB/s`: arithmetic on references, a format, and a unit."""
+        parts = [part.strip() for part in expression.split("|")]
+        value = evaluate(ast.parse(parts[0], mode="eval").body, self.number)
+        text = format(value, parts[1]) if len(parts) > 1 and parts[1] else digits(value)
+        return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
+
+
+def no_field(field):
+    raise Unknown(f"this variant has no {field} (a baseline has no ratio, and some limits give no share)")
+
+
+def value_of(variant, field):
+    time = variant["time_ns"]["median"] * 1e-9
+    metrics = variant.get("metrics") or {}
+    if field == "time":
+        return time
+    if field == "ratio":
+        return (variant.get("ratio") or no_field(field))["median"]
+    if field == "share":
+        share = variant.get("share_of_limit")
+        return share if share is not None else no_field(field)
+    if field == "bytes_per_s":
+        moved = (variant.get("bytes_read") or 0) + (variant.get("bytes_written") or 0)
+        return moved / time if moved else no_field(field)
+    if field == "flops_per_s":
+        return variant["flops"] / time if variant.get("flops") else no_field(field)
+    if field == "max_error":
+        return variant["checked"]["max_error"]
+    if field in metrics:
+        return metrics[field]["value"]
+    raise unknown("field", field, ["time", "ratio", "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error", *metrics])
+
+
+def digits(value):
+    """Three significant digits, without an exponent where it can be avoided."""
+    if value == 0:
+        return "0"
+    value = float(f"{value:.3g}")
+    places = 2 - math.floor(math.log10(abs(value)))
+    if -3 <= places <= 5:
+        return f"{value:,.{max(0, places)}f}".replace(",", "\u202f")
+    return f"{value:.2e}"
+
+
+def with_unit(value, field):
+    if field == "time":
+        for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+            if value >= 0.9995 * size or unit == "ns":
+                return f"{digits(value / size)}\u202f{unit}"
+    if field == "share":
+        return f"{digits(100 * value)}\u202f%"
+    if field in ("bytes_per_s", "flops_per_s"):
+        name = "B/s" if field == "bytes_per_s" else "FLOP/s"
+        for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1)):
+            if value >= 0.9995 * size or not prefix:
+                return f"{digits(value / size)}\u202f{prefix}{name}"
+    return digits(value)
+
+
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+             ast.Pow: operator.pow, ast.USub: operator.neg}
+FUNCTIONS = {"log2": math.log2, "sqrt": math.sqrt, "ceil": math.ceil, "floor": math.floor, "min": min, "max": max}
+
+
+def evaluate(node, number):
+    """Arithmetic and num("reference"); nothing else of Python."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        return OPERATORS[type(node.op)](evaluate(node.left, number), evaluate(node.right, number))
+    if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
+        return OPERATORS[type(node.op)](evaluate(node.operand, number))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id == "num" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+            return number(node.args[0].value)
+        if node.func.id in FUNCTIONS:
+            return FUNCTIONS[node.func.id](*(evaluate(argument, number) for argument in node.args))
+    raise Unknown(f"calc knows numbers, + - * / **, num(\"...\") and {', '.join(FUNCTIONS)}; not '{ast.unparse(node)}'")

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Builds the book and reads it: numbers, typed numbers, exercises, and every page in a browser at two widths.
+
+usage: book_test.py
+Exit code 77 (a skip for CTest) where Debian's Sphinx or MyST is missing (packages-book.txt); the browser part is left
+out without Chromium, and says so.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's Sphinx
+sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
+
+from report_browser_test import CHROMIUM, COVERED_WORDS, FAINT_TEXT, OPEN_ALL, PHONE, SIDEWAYS, WIDE, Browser  # noqa: E402
+
+import records  # noqa: E402
+
+# Each is a measured quantity typed by hand. The clean lines beside them hold numbers that are none.
+PLANTED = ["It takes 3.4 ns.", "The rate is 4.2 GB/s there.", "That is 2.7 times faster.", "It reaches 84 % of the limit.",
+           "A gain of 1.6×.", "In 12 ms it is done.", "It needs 1,300 us.", "The peak is 63 TFLOP/s.", "It makes 770 tokens/s.",
+           "The clock is 1.75 GHz."]
+CLEAN = ["A line has 64 bytes.", "There are 8 sets of 2 ways.", "Chapter 12 follows.", "The loop runs 1024 times.", "In 2024 it was new.",
+         "`3.4 ns` is code.", "$4.2$ is mathematics.", "{given}`4 ns` is assumed."]
+
+
+def sphinx(folder, out, *flags):
+    return subprocess.run([PYTHON, "-m", "sphinx", "-q", "-n", "-b", "html", *flags, "-c", str(ROOT / "book"), str(folder), str(out)],
+                          capture_output=True, text=True)
+
+
+class Numbers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.records = records.Records()
+        (cls.machine, cls.experiment), file = next(iter(cls.records.files.items()))
+        cls.point = next(e for e in file["experiments"] if e["id"] == cls.experiment)["points"][0]
+        cls.baseline = cls.point["variants"][0]
+        at = "&".join(f"{k}={records.value_text(v)}" for k, v in cls.point["at"].items())
+        cls.reference = f"{cls.machine}:{cls.experiment}/{cls.baseline['id']}?{at}"
+
+    def test_a_reference_is_what_the_record_says(self):
+        self.assertAlmostEqual(self.records.number(self.reference + " time"), self.baseline["time_ns"]["median"] * 1e-9)
+
+    def test_an_unknown_name_is_refused_and_the_nearest_named(self):
+        wrong = self.reference.replace("/" + self.baseline["id"], "/" + self.baseline["id"] + "x")
+        with self.assertRaisesRegex(records.Unknown, re.escape(self.baseline["id"])):
+            self.records.number(wrong + " time")
+        for reference in ("nowhere:ch02/stride/x time", f"{self.machine}:ch99/none/x time", self.reference + " speed", "nonsense"):
+            with self.assertRaises(records.Unknown, msg=reference):
+                self.records.number(reference)
+
+    def test_a_baseline_has_no_ratio(self):
+        with self.assertRaisesRegex(records.Unknown, "no ratio"):
+            self.records.number(self.reference + " ratio")
+
+    def test_arithmetic_and_nothing_else(self):
+        self.assertEqual(self.records.calculate(f'num("{self.reference} time") / num("{self.reference} time") | .2f | times')[1],
+                         "1.00\u202ftimes")
+        for expression in ("__import__('os')", "open('x')", "[1]", "num('x')()"):
+            with self.assertRaises((records.Unknown, SyntaxError), msg=expression):
+                self.records.calculate(expression)
+
+    def test_units(self):
+        for value, field, text in ((1e-9, "time", "1.00\u202fns"), (9.999e-7, "time", "1.00\u202fµs"), (0.0123, "time", "12.3\u202fms"),
+                                   (0.5, "share", "50.0\u202f%"), (3.98e12, "bytes_per_s", "3.98\u202fTB/s"), (0, "max_error", "0")):
+            self.assertEqual(records.with_unit(value, field), text)
+
+
+class TypedNumbers(unittest.TestCase):
+    def found(self, lines):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page"
+            page.mkdir()
+            (page / "index.md").write_text("# A page\n\n" + "\n\n".join(lines) + "\n")
+            return sphinx(page, pathlib.Path(folder) / "out").stderr.count("typed by hand")
+
+    def test_each_planted_one_is_found_and_nothing_else(self):
+        self.assertEqual(self.found(CLEAN), 0)
+        self.assertEqual(self.found([*PLANTED, *CLEAN]), len(PLANTED))
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        built = subprocess.run([ROOT / "tools/build_book"], capture_output=True, text=True)
+        if built.returncode != 0:
+            raise AssertionError(built.stdout + built.stderr)
+        cls.site = ROOT / "build/book/html"
+        cls.pages = sorted(cls.site.glob("**/*.html"))
+        cls.chapters = [page for page in cls.pages if page.parent.name == "chapters"]
+
+    def test_the_site_is_small_and_stays_at_home(self):
+        self.assertLessEqual(sum(f.stat().st_size for f in self.site.rglob("*") if f.is_file()), 12 << 20)
+        for page in self.pages:
+            self.assertEqual(re.findall(r'(?:src|href)="(https?:[^"]*)"', page.read_text()), [], page.name)
+
+    def test_chapters_have_what_a_chapter_has(self):
+        for page in self.chapters:
+            text = page.read_text()
+            for needed in ('class="question', 'class="predict', 'class="law', 'class="record-figure', 'class="trap', 'class="summary'):
+                self.assertTrue(needed in text, f"{page.name} has no {needed[7:]}")
+            self.assertGreaterEqual(text.count("data-exercise="), 8, page.name)
+
+    @unittest.skipUnless(CHROMIUM, "needs Chromium")
+    def test_in_a_browser(self):
+        with tempfile.TemporaryDirectory() as profile:
+            browser = Browser(profile)
+            self.addCleanup(browser.close)
+            for page in self.pages:
+                if page.name == "search.html":
+                    continue
+                for width in (WIDE, PHONE):
+                    with self.subTest(page=page.name, width=width):
+                        self.check(browser, page, width)
+
+    def check(self, browser, page, width):
+        browser.open(page, width, dark=width == PHONE)
+        self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways")
+        browser.evaluate(OPEN_ALL)
+        self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways, all opened")
+        self.assertEqual(browser.evaluate(COVERED_WORDS), [])
+        self.assertEqual(browser.evaluate(FAINT_TEXT), [])
+        self.assertTrue(browser.evaluate("[...document.querySelectorAll('svg.plot')].every(p => p.querySelector('.dot, .bar'))"))
+        # Every exercise takes its key, and no other answer.
+        states = browser.evaluate("""JSON.stringify([...document.querySelectorAll('form.answer-form')].map(form => {
+            const key = JSON.parse(form.dataset.key), out = form.querySelector('output');
+            const answer = values => {
+              if (form.dataset.kind === 'choice')
+                form.querySelectorAll('input').forEach(i => i.checked = i.value === values[0]);
+              else form.querySelectorAll('input').forEach((input, i) => input.value = values[i]);
+              form.requestSubmit();
+              return out.textContent;
+            };
+            const wrong = form.dataset.kind === 'choice' ? [[...form.querySelectorAll('input')].map(i => i.value).find(v => v !== key[0])]
+                                                         : key.map(k => 2 * k + 1);
+            return [form.dataset.exercise, answer(wrong), answer(key)];
+          }))""")
+        for name, wrong, right in json.loads(states):
+            self.assertEqual((wrong, right), ("Not yet.", "Right."), name)
+        for event in browser.events:
+            self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
+            if event.get("method") == "Network.requestWillBeSent":
+                self.assertTrue(event["params"]["request"]["url"].startswith(("file:", "data:")), event)
+
+
+if __name__ == "__main__":
+    if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0:
+        print("skipped: Debian's Sphinx and MyST are missing (packages-book.txt)")
+        sys.exit(77)
+    unittest.main()

@@ -1,5 +1,5 @@
 // cuDNN's graph API, opened at run time: operations on tensors become one execution plan, which runs on a
-// stream. Only for sources that saw <cudnn.h>.
+// stream. Only for sources compiled with the headers of cuDNN.
 #pragma once
 
 #include <cudnn.h>

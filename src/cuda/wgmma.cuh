@@ -86,10 +86,11 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_NAMES_32 FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) "%30, %31"
 #define FATHOM_NAMES_64 \
   FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) "%60, %61, %62, %63"
-#define FATHOM_NAMES_96                                                               \
-  FATHOM_TEN()                                                                        \
-  FATHOM_TEN(1)                                                                       \
-  FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) \
+#define FATHOM_NAMES_96                                                 \
+  FATHOM_TEN()                                                          \
+  FATHOM_TEN(1)                                                         \
+  FATHOM_TEN(2)                                                         \
+  FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) \
       FATHOM_TEN(8) "%90, %91, %92, %93, %94, %95"
 #define FATHOM_NAMES_128 \
   FATHOM_TEN()           \

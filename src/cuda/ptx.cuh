@@ -51,6 +51,13 @@ __device__ inline void cp_async_cg(void* shared, const void* global, int bytes) 
 // Closes a group of this thread's copies, which may be empty.
 __device__ inline void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// Instead of a group: arrives on the barrier, on behalf of this thread, once all of its earlier copies are
+// complete. The arrival is one of those that mbarrier_init counted. (sm_90 here, as all barriers.)
+__device__ inline void cp_async_mbarrier_arrive_noinc(uint64_t* barrier) {
+  FATHOM_PTX_SM90("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+                  : "memory");
+}
+
 // Waits until at most the latest kPending groups of this thread are incomplete.
 template <int kPending>
 __device__ inline void cp_async_wait_group() {
@@ -97,6 +104,11 @@ __device__ inline void mbarrier_arrive(uint32_t barrier) {
   FATHOM_PTX_SM90("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 __device__ inline void mbarrier_arrive(const uint64_t* barrier) { mbarrier_arrive(shared_address(barrier)); }
+
+// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster.
+__device__ inline void mbarrier_arrive_cluster(uint32_t barrier) {
+  FATHOM_PTX_SM90("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 
 // Makes mbarrier_init visible to TMA, and to the other CTAs of the cluster after the cluster barrier.
 __device__ inline void fence_mbarrier_init() {
@@ -159,6 +171,16 @@ __device__ inline uint32_t mapa_shared_cluster(uint32_t shared_address, int rank
   return address;
 }
 
+// One number in another CTA; the address is from mapa_shared_cluster.
+__device__ inline float ld_shared_cluster(uint32_t from) {
+  float v = 0;
+  FATHOM_PTX_SM90("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
+  return v;
+}
+__device__ inline void st_shared_cluster(uint32_t to, float v) {
+  FATHOM_PTX_SM90("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
+}
+
 // Loads 16 bytes from another CTA; the address is from mapa_shared_cluster.
 __device__ inline float4 ld_shared_cluster_v4(uint32_t from) {
   float4 v = {};
@@ -195,6 +217,18 @@ __device__ inline void cp_async_bulk_tensor_load(void* shared, const void* map, 
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
       "[%4];" ::"r"(shared_address(shared)),
       "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The same into every CTA of the cluster whose bit in `mask` is set, at the offset that `shared` has in this
+// one. Completes in each of them on the barrier at the offset of `barrier`, which must expect the bytes
+// there.
+__device__ inline void cp_async_bulk_tensor_load_multicast(void* shared, const void* map, int row, int column,
+                                                           uint64_t* barrier, uint16_t mask) {
+  FATHOM_PTX_SM90(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(mask)
       : "memory");
 }
 

@@ -103,7 +103,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_planned_label_is_nothing_but_a_skip(self):
-        result = self.fathom("run", "ch10:cluster_multicast", "--artifacts-dir", self.artifacts)
+        result = self.fathom("run", "ch4:nvl72_optimized", "--artifacts-dir", self.artifacts)
         self.assertEqual(result.returncode, 4, result.stdout + result.stderr)
         self.assertIn("not built yet", result.stdout.replace("\n", " "))
 

@@ -26,6 +26,24 @@ void allow_shared_memory_once(int bytes) {
   allowed.get([&] { return allow_shared_memory(kKernel, bytes), true; });
 }
 
+// Each `cluster` CTAs, consecutive in x, form a cluster; `grid.x` is a multiple of it.
+template <class... Parameters, class... Arguments>
+void launch_in_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                        int cluster, StreamRef stream, Arguments&&... arguments) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id                  = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x    = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config                               = {};
+  config.gridDim                                          = grid;
+  config.blockDim                                         = block;
+  config.dynamicSmemBytes                                 = shared_bytes;
+  config.stream                                           = stream;
+  config.attrs                                            = &attribute;
+  config.numAttrs                                         = 1;
+  FATHOM_CUDA(cudaLaunchKernelEx(&config, kernel, Parameters(std::forward<Arguments>(arguments))...));
+}
+
 // The kernel must call ptx::griddepcontrol_wait() before it writes, or reads results of earlier kernels. Each
 // `cluster` CTAs, consecutive in x, form a cluster.
 template <class... Parameters, class... Arguments>

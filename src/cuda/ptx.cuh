@@ -51,6 +51,13 @@ __device__ inline void cp_async_cg(void* shared, const void* global, int bytes) 
 // Closes a group of this thread's copies, which may be empty.
 __device__ inline void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// Instead of a group: arrives on the barrier, on behalf of this thread, once all of its earlier copies are
+// complete. The arrival is one of those that mbarrier_init counted. (sm_90 here, as all barriers.)
+__device__ inline void cp_async_mbarrier_arrive_noinc(uint64_t* barrier) {
+  FATHOM_PTX_SM90("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+                  : "memory");
+}
+
 // Waits until at most the latest kPending groups of this thread are incomplete.
 template <int kPending>
 __device__ inline void cp_async_wait_group() {
@@ -169,6 +176,16 @@ __device__ inline uint32_t mapa_shared_cluster(uint32_t shared_address, int rank
   uint32_t address = 0;
   FATHOM_PTX_SM90("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(rank));
   return address;
+}
+
+// One number in another CTA; the address is from mapa_shared_cluster.
+__device__ inline float ld_shared_cluster(uint32_t from) {
+  float v = 0;
+  FATHOM_PTX_SM90("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
+  return v;
+}
+__device__ inline void st_shared_cluster(uint32_t to, float v) {
+  FATHOM_PTX_SM90("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
 }
 
 // Loads 16 bytes from another CTA; the address is from mapa_shared_cluster.

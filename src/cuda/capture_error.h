@@ -1,7 +1,7 @@
 // Why CUDA refused to capture work in a graph, and what to do about it.
 #pragma once
 
-#include <driver_types.h>
+#include <cuda_runtime_api.h>
 
 #include <string>
 

@@ -28,7 +28,7 @@ void cuda_failed(const char* call, cudaError_t error, const char* file, int line
   const std::string text = std::string(call) + ": " + cudaGetErrorName(error) + ": " +
                            cudaGetErrorString(error) + " (" + file + ":" + std::to_string(line) + ")";
   if (is_sticky(error)) throw DeviceLost(text);
-  throw SystemError(text);
+  throw CudaError(text, error);
 }
 
 }  // namespace fathom

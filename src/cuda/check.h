@@ -9,8 +9,17 @@
 
 namespace fathom {
 
-// Throws SystemError with the call, CUDA's name and text of the error, file and line; DeviceLost where the
-// error has destroyed the context.
+// What a failed call throws: the call, CUDA's name and text of the error, file and line.
+class CudaError : public SystemError {
+ public:
+  CudaError(const std::string& text, cudaError_t error) : SystemError(text), error_(error) {}
+  cudaError_t error() const { return error_; }
+
+ private:
+  cudaError_t error_;
+};
+
+// Throws CudaError; DeviceLost, with the same text, where the error has destroyed the context.
 void cuda_failed(const char* call, cudaError_t error, const char* file, int line);
 
 // Blocks of `block` threads that cover n elements. Callers return early for n = 0: a grid of 0 blocks is an

@@ -14,7 +14,8 @@ class CudaGraph {
  public:
   // Captures the work that `enqueue` puts on `stream`, without running it. `enqueue` must not wait for the
   // GPU, nor launch a kernel for the first time in this process: CUDA cannot load kernels during a capture.
-  // Throws what `enqueue` throws, or SystemError; the stream can then be used as before.
+  // Throws what `enqueue` throws, or SystemError; the stream can then be used as before. An error that comes
+  // from the capture names the call, the reason and the remedy (cuda/capture_error.h).
   CudaGraph(StreamRef stream, const std::function<void()>& enqueue);
 
   // Runs it with the addresses and values that were captured.

@@ -238,6 +238,16 @@ __device__ inline void cp_async_bulk_tensor_load_multicast(void* shared, const v
       : "memory");
 }
 
+// The same of a tensor with three axes.
+__device__ inline void cp_async_bulk_tensor_load(void* shared, const void* map, int plane, int row,
+                                                 int column, uint64_t* barrier) {
+  FATHOM_PTX_SM90(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(column), "r"(row), "r"(plane), "r"(shared_address(barrier))
+      : "memory");
+}
+
 // Stores a box. Elements outside the matrix are not written. Completes as cp_async_bulk_store does.
 __device__ inline void cp_async_bulk_tensor_store(const void* map, int row, int column, const void* shared) {
   FATHOM_PTX_SM90("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),

@@ -37,29 +37,44 @@ CUtensorMapDataType data_type(DType type) {
 
 }  // namespace
 
-CUtensorMap tensor_map(const void* data, DType type, int64_t rows, int64_t columns, int64_t row_bytes,
-                       int box_rows, int box_columns, Swizzle swizzle) {
+CUtensorMap tensor_map(const void* data, DType type, const TensorAxis* axes, int rank, Swizzle swizzle) {
   static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
-  FATHOM_EXPECT(reinterpret_cast<uintptr_t>(data) % 16 == 0 && row_bytes % 16 == 0,
-                "a tensor map's rows are aligned to 16 bytes");
+  constexpr int kMostAxes                               = 5;
+  FATHOM_EXPECT(rank >= 1 && rank <= kMostAxes, "a tensor map has 1 to 5 axes");
+  FATHOM_EXPECT(reinterpret_cast<uintptr_t>(data) % 16 == 0, "a tensor map's data are aligned to 16 bytes");
+  FATHOM_EXPECT(axes[rank - 1].stride_bytes * 8 == traits(type).bits, "elements have no gaps between them");
 
-  // Fastest dimension first; its stride is the element size and is not listed.
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
-  const cuuint32_t box[]     = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t every_element[] = {1, 1};
+  // Fastest axis first; its stride is not listed.
+  cuuint64_t extents[kMostAxes], strides[kMostAxes];
+  cuuint32_t box[kMostAxes], every_element[kMostAxes];
+  std::string shape;
+  for (int a = 0; a < rank; ++a) {
+    const TensorAxis& axis = axes[rank - 1 - a];
+    FATHOM_EXPECT(a == 0 || axis.stride_bytes % 16 == 0, "a tensor map's rows are aligned to 16 bytes");
+    extents[a]       = static_cast<cuuint64_t>(axis.extent);
+    box[a]           = static_cast<cuuint32_t>(axis.box);
+    every_element[a] = 1;
+    if (a > 0) strides[a - 1] = static_cast<cuuint64_t>(axis.stride_bytes);
+    shape = std::to_string(axis.extent) + (a > 0 ? " x " : "") + shape;
+  }
 
   CUtensorMap map;
   const CUresult result =
-      encode(&map, data_type(type), 2, const_cast<void*>(data), extents, strides, box, every_element,
-             CU_TENSOR_MAP_INTERLEAVE_NONE,
+      encode(&map, data_type(type), static_cast<cuuint32_t>(rank), const_cast<void*>(data), extents, strides,
+             box, every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
              swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // NONE: zeros
   if (result != CUDA_SUCCESS)
-    throw SystemError("cuTensorMapEncodeTiled refused a matrix of " + std::to_string(rows) + " x " +
-                      std::to_string(columns) + " (CUresult " + std::to_string(result) + ")");
+    throw SystemError("cuTensorMapEncodeTiled refused a tensor of " + shape + " (CUresult " +
+                      std::to_string(result) + ")");
   return map;
+}
+
+CUtensorMap tensor_map(const void* data, DType type, int64_t rows, int64_t columns, int64_t row_bytes,
+                       int box_rows, int box_columns, Swizzle swizzle) {
+  return tensor_map(data, type, {{rows, row_bytes, box_rows}, {columns, traits(type).bits / 8, box_columns}},
+                    swizzle);
 }
 
 }  // namespace fathom

@@ -1,4 +1,4 @@
-// Tensor maps: TMA's descriptors of matrices in device memory. Only builds with CUDA have them.
+// Tensor maps: TMA's descriptors of matrices and tensors in device memory. Only builds with CUDA have them.
 #pragma once
 
 #include <cuda.h>
@@ -22,5 +22,23 @@ enum class Swizzle { none, bytes_128 };
 // SystemError where the driver is too old or refuses.
 CUtensorMap tensor_map(const void* data, DType type, int64_t rows, int64_t columns, int64_t row_bytes,
                        int box_rows, int box_columns, Swizzle swizzle = Swizzle::none);
+
+// An axis of a tensor that is copied in boxes. The stride is a multiple of 16 bytes, that of the last axis
+// the element's size; the box takes 1 to 256 elements, and on the last axis a multiple of 16 bytes.
+struct TensorAxis {
+  int64_t extent, stride_bytes;
+  int box;
+};
+
+// The same of a tensor with 1 to 5 axes, the slowest first. A box ends at the edge of each of them: with a
+// batch as an axis of its own, rows behind the last of a sequence are zeros and not the next sequence.
+CUtensorMap tensor_map(const void* data, DType type, const TensorAxis* axes, int rank, Swizzle swizzle);
+
+template <int kRank>
+CUtensorMap tensor_map(const void* data, DType type, const TensorAxis (&axes)[kRank],
+                       Swizzle swizzle = Swizzle::none) {
+  static_assert(kRank <= 5);
+  return tensor_map(data, type, axes, kRank, swizzle);
+}
 
 }  // namespace fathom

@@ -397,6 +397,7 @@ template std::function<void(void*, int64_t, uint64_t)> Arena::filler<float>(cons
 template std::function<void(void*, int64_t, uint64_t)> Arena::filler<double>(const Fill&);
 template std::function<void(void*, int64_t, uint64_t)> Arena::filler<bf16>(const Fill&);
 template std::function<void(void*, int64_t, uint64_t)> Arena::filler<fp16>(const Fill&);
+template std::function<void(void*, int64_t, uint64_t)> Arena::filler<fp8_e4m3>(const Fill&);
 template std::function<void(void*, int64_t, uint64_t)> Arena::filler<int8_t>(const Fill&);
 template std::function<void(void*, int64_t, uint64_t)> Arena::filler<uint8_t>(const Fill&);
 template std::function<void(void*, int64_t, uint64_t)> Arena::filler<int32_t>(const Fill&);

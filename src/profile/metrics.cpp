@@ -93,6 +93,15 @@ constexpr Row kRows[] = {
     {kDeep, kAll, "bytes_per_sector_store", "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
      kMean, kHigher},
     {kDeep, kAll, "local_load_sectors", "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", kAdds, kLower},
+    // Of the lanes of a warp, 32 at most: branches that split warps, and lanes that predicates turn off.
+    {kDeep, kAll, "threads_per_instruction", "smsp__thread_inst_executed_per_inst_executed.ratio", kMean,
+     kHigher},
+    // Branches whose active lanes all go the same way.
+    {kDeep, kAll, "branch_efficiency_pct", "smsp__sass_average_branch_targets_threads_uniform.pct", kMean,
+     kHigher},
+    // Cycles in which a multiprocessor has a warp, of the kernel's: work that is spread unevenly leaves some
+    // without.
+    {kDeep, kAll, "sm_active_pct", "sm__cycles_active.avg.pct_of_peak_sustained_elapsed", kMean, kHigher},
     {kDeep, kAll, "l1_hit_pct", "l1tex__t_sector_hit_rate.pct", kMean, kHigher},
     {kDeep, kAll, "l2_hit_pct", "lts__t_sector_hit_rate.pct", kMean, kHigher},
     {kDeep, kAll, "sm_throughput_pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed", kMean, kHigher},

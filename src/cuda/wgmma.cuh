@@ -86,12 +86,6 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_NAMES_32 FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) "%30, %31"
 #define FATHOM_NAMES_64 \
   FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) "%60, %61, %62, %63"
-#define FATHOM_NAMES_96                                                 \
-  FATHOM_TEN()                                                          \
-  FATHOM_TEN(1)                                                         \
-  FATHOM_TEN(2)                                                         \
-  FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) \
-      FATHOM_TEN(8) "%90, %91, %92, %93, %94, %95"
 #define FATHOM_NAMES_128 \
   FATHOM_TEN()           \
   FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7)    \
@@ -102,7 +96,6 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_D_16(i) FATHOM_D_8(i), FATHOM_D_8(i + 8)
 #define FATHOM_D_32(i) FATHOM_D_16(i), FATHOM_D_16(i + 16)
 #define FATHOM_D_64(i) FATHOM_D_32(i), FATHOM_D_32(i + 32)
-#define FATHOM_D_96(i) FATHOM_D_64(i), FATHOM_D_32(i + 64)
 #define FATHOM_D_128(i) FATHOM_D_64(i), FATHOM_D_64(i + 64)
 
 // d += a b if `add`, else d = a b, with a in registers. One function for each N, with `count` = N / 2
@@ -138,7 +131,6 @@ FATHOM_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132, 133, 134)
   }
 FATHOM_WGMMA_SHARED(64, 32, 32, 33, 34, 35, 36)
 FATHOM_WGMMA_SHARED(128, 64, 64, 65, 66, 67, 68)
-FATHOM_WGMMA_SHARED(192, 96, 96, 97, 98, 99, 100)
 FATHOM_WGMMA_SHARED(256, 128, 128, 129, 130, 131, 132)
 
 #undef FATHOM_WGMMA_REGISTERS
@@ -149,14 +141,12 @@ FATHOM_WGMMA_SHARED(256, 128, 128, 129, 130, 131, 132)
 #undef FATHOM_NAMES_16
 #undef FATHOM_NAMES_32
 #undef FATHOM_NAMES_64
-#undef FATHOM_NAMES_96
 #undef FATHOM_NAMES_128
 #undef FATHOM_D_4
 #undef FATHOM_D_8
 #undef FATHOM_D_16
 #undef FATHOM_D_32
 #undef FATHOM_D_64
-#undef FATHOM_D_96
 #undef FATHOM_D_128
 #undef FATHOM_WGMMA_ASM
 

@@ -47,10 +47,24 @@ def engine(machine):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def other_engines(machine):
-    """Decode rates of other engines (docs/records.md, fathom.engine_others/1)."""
-    path = RESULTS / machine / "engine_others.json"
-    return json.loads(path.read_text())["engines"] if path.exists() else []
+def load_beside(seen, load):
+    """One load of the engines beside each other (docs/records.md, fathom.engine_measured/2), or None."""
+    return next((entry for entry in seen.get("beside", {}).get("loads", []) if entry["load"] == load and entry["quantities"]), None)
+
+
+def others_beside(seen, load, quantity):
+    """(name and version, {median, lo, hi}, ratio) of every other engine that gave this quantity."""
+    entry = load_beside(seen, load)
+    if not entry:
+        return []
+    versions = {engine["name"]: engine.get("version", "") for engine in seen["beside"]["engines"]}
+    found = entry["quantities"][quantity]
+    return [(f"{name} {versions[name].split(',')[0]}", of, found["ratios"][name]) for name, of in found["engines"].items() if name != "fathom"]
+
+
+def of_ours(seen, load, quantity):
+    """What our own engine gave of it in the same rounds."""
+    return load_beside(seen, load)["quantities"][quantity]["engines"]["fathom"]
 
 
 def gpu_tests(machine):

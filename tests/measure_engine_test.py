@@ -1,0 +1,159 @@
+"""`tools/measure_engine --beside` on CPUs: the real `fathom serve` with the bundled model, and beside it a `llama-server`
+that this file writes, which answers by OpenAI's API and takes some time for each token.
+
+usage: measure_engine_test.py FATHOM
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FATHOM = os.path.abspath(sys.argv.pop(1))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STUB = f"#!{sys.executable}" + """
+import http.server, json, os, sys, time
+if "--version" in sys.argv:
+    sys.exit(print("stub 1"))
+TOKEN_S, DIES_AT, SHORT = (float(os.environ.get(name, 0)) for name in ("STUB_TOKEN_S", "STUB_DIES_AT", "STUB_SHORT"))
+answered = 0
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def reply(self, body, kind="application/json"):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.reply(json.dumps({"data": [{"id": "stub"}]}).encode())
+
+    def do_POST(self):
+        global answered
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answered += 1
+        if answered == DIES_AT:
+            print("out of memory, says the stub", file=sys.stderr, flush=True)
+            os._exit(3)
+        tokens = asked["max_tokens"]
+        prompts = len(asked["prompt"]) if isinstance(asked["prompt"][0], list) else 1
+        time.sleep(tokens * TOKEN_S)
+        usage = {"prompt_tokens": 1, "completion_tokens": prompts * tokens - int(SHORT)}
+        if not asked.get("stream"):
+            return self.reply(json.dumps({"choices": [], "usage": usage}).encode())
+        events = [{"choices": [{"text": "x", "finish_reason": "length" if i + 1 == tokens else None}]} for i in range(tokens)]
+        text = "".join(f"data: {json.dumps(event)}\\n\\n" for event in [*events, {"choices": [], "usage": usage}])
+        self.reply((text + "data: [DONE]\\n\\n").encode(), "text/event-stream")
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+class MeasureEngine(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.model, self.bin, self.out = self.folder / "model", self.folder / "bin", self.folder / "out.json"
+        shutil.copytree(ROOT / "models" / "tiny", self.model)
+        self.bin.mkdir()
+
+    def install_stub(self):
+        (self.bin / "llama-server").write_text(STUB)
+        (self.bin / "llama-server").chmod(0o755)
+        (self.model / "any.gguf").write_text("")
+
+    def measure(self, *flags, **env):
+        return subprocess.run([sys.executable, ROOT / "tools/measure_engine", FATHOM, self.model, self.out, "--device", "cpu", "--quick",
+                               "--batches", "1,2", "--prompt-len", "8", "--prompts", "4", "--rate", "2", *flags],
+                              capture_output=True, text=True, timeout=250, cwd=self.folder,
+                              env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **env})
+
+    def record(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["bin", "model", "out.json"])
+        return json.loads(self.out.read_text())
+
+    def engines(self, record):
+        return {engine["name"]: engine for engine in record["beside"]["engines"]}
+
+    def test_two_engines_and_two_that_are_not_here(self):
+        self.install_stub()
+        record = self.record(self.measure("--beside", "vllm,transformers,llama.cpp", STUB_TOKEN_S="0.005"))
+        engines = self.engines(record)
+        self.assertEqual({name: engine["status"] for name, engine in engines.items()},
+                         {"fathom": "measured", "llama.cpp": "measured", "vllm": "skipped", "transformers": "skipped"})
+        self.assertIn("GPU", engines["vllm"]["why_not"])
+        self.assertEqual(engines["llama.cpp"]["version"], "stub 1")
+        self.assertIn("--parallel 2", engines["llama.cpp"]["settings"])
+        self.assertEqual([load["load"] for load in record["beside"]["loads"]],
+                         ["decode_1", "decode_2", "prefill_1", "prefill_2", "serve_at_once", "serve_at_rate"])
+        for load in record["beside"]["loads"]:
+            self.assertEqual(load["repeats"], 3, load)
+        # The stub's rate is known: a step of 5 ms gives one token for each of two sequences.
+        decode = record["beside"]["loads"][1]["quantities"]["decode_tokens_per_s"]
+        self.assertGreater(decode["engines"]["llama.cpp"]["median"], 200)
+        self.assertLessEqual(decode["engines"]["llama.cpp"]["hi"], 401)
+        ratio = decode["ratios"]["llama.cpp"]
+        ours, theirs = (decode["engines"][name]["samples"] for name in ("fathom", "llama.cpp"))
+        for said, a, b in zip(ratio["samples"], ours, theirs, strict=True):
+            self.assertAlmostEqual(said * b / a, 1, places=4)
+        self.assertEqual((ratio["lo"], ratio["hi"]), (min(ratio["samples"]), max(ratio["samples"])))
+
+    def test_not_installed_and_without_a_file_for_it(self):
+        engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1")))
+        self.assertEqual(engines["llama.cpp"], {"name": "llama.cpp", "status": "skipped",
+                                                "why_not": "not installed: no llama-server on PATH"})
+        self.install_stub()
+        (self.model / "any.gguf").unlink()
+        engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1")))
+        self.assertIn(".gguf", engines["llama.cpp"]["why_not"])
+
+    def test_an_engine_that_dies_between_two_loads_keeps_what_it_gave(self):
+        self.install_stub()
+        record = self.record(self.measure("--beside", "llama.cpp", "--repeats", "2", STUB_DIES_AT="9", STUB_TOKEN_S="0.002"))
+        dead = self.engines(record)["llama.cpp"]
+        self.assertEqual(dead["status"], "failed")
+        self.assertIn("decode_2", dead["why_not"])
+        self.assertIn("status 3: out of memory, says the stub", dead["why_not"])
+        loads = {load["load"]: load for load in record["beside"]["loads"]}
+        self.assertEqual(list(loads["decode_1"]["quantities"]["decode_tokens_per_s"]["ratios"]), ["llama.cpp"])
+        self.assertEqual(list(loads["prefill_1"]["quantities"]["prefill_tokens_per_s"]["engines"]), ["fathom"])
+
+    def test_an_engine_that_stops_early_is_not_measured(self):
+        self.install_stub()
+        dead = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1", STUB_SHORT="1", STUB_TOKEN_S="0.002")))["llama.cpp"]
+        self.assertEqual(dead["status"], "failed")
+        self.assertRegex(dead["why_not"], "gave 191 tokens for 1 prompts of 192")
+
+    def test_a_budget_that_ends_first(self):
+        self.install_stub()
+        record = self.record(self.measure("--beside", "llama.cpp", "--budget", "6", STUB_TOKEN_S="0.01"))
+        self.assertLess(record["took_s"], 30)
+        self.assertTrue(any(load["repeats"] < 3 and "budget of 6 s" in load["why_fewer"] for load in record["beside"]["loads"]), record)
+
+    def test_nothing_is_written_where_nothing_was_measured(self):
+        result = self.measure("--budget", "0.001")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("nothing is written", result.stderr)
+        self.assertFalse(self.out.exists())
+
+    def test_bad_flags(self):
+        for flags, said in ((("--beside", "sglang"), "sglang"), (("--beside", "vllm,vllm"), "each once"), (("--budget", "-1"), "--budget"),
+                            (("--repeats", "0"), "--repeats"), (("--batches", "1,x"), "--batches"), (("--wat",), "--wat")):
+            result = self.measure(*flags)
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertIn(said, result.stderr.splitlines()[-1])
+            self.assertFalse(self.out.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

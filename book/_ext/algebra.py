@@ -243,7 +243,7 @@ def split_folds(content):
 
 
 def solve(solver):
-    """`ch01.py:same_set_stride`: the key of an exercise, computed and never typed."""
+    """A file and a function of it: the key of an exercise, computed and never typed."""
     file, _, function = solver.partition(":")
     path = BOOK / "exercises" / file
     spec = importlib.util.spec_from_file_location(path.stem, path)

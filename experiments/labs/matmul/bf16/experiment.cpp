@@ -111,6 +111,12 @@ const Experiment<Gemm> bf16{
              .kind       = Kind::engine,
              .op         = "kernels/gemm/gemm_bf16.cu",
              .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma}},
+            {.id         = "tcgen05",
+             .launch     = on_gpu(tcgen05),
+             .techniques = {"tcgen05", "tmem", "clusters"},
+             .idea       = "Blackwell: two CTAs multiply 256 x 256 together, sums in tensor memory",
+             .prediction = predict::share(0.8),
+             .needs      = {machine::Feature::blackwell}},
             {.id         = "cublaslt",
              .idea       = "cublasLtMatmul, the algorithm that its heuristic puts first",
              .prediction = predict::share_at_least(0.75),
@@ -125,7 +131,8 @@ const Experiment<Gemm> bf16{
         },
     .backend = Backend::cuda,
     .catalog = {"tiling-002", "tiling-003", "tiling-008", "pipeline-010", "pipeline-011", "pipeline-014",
-                "compile-001", "lab-014", "lab-016", "lab-017", "lab-018"},
+                "compile-001", "lab-014", "lab-016", "lab-017", "lab-018", "lab-019", "pipeline-012",
+                "pipeline-013", "usecase-010"},
     .group   = "matmul",
 };
 FATHOM_REGISTER(bf16);

@@ -54,7 +54,11 @@ class RecordRole(SphinxRole):
         try:
             records = records_of(self.env)
             text = records.calculate(self.text)[1] if self.calculated else records.text(self.text)
-            return [measured("", text, classes=["record-number"], title=self.text)], []
+            node = measured("", text, classes=["record-number"], title=self.text)
+            if records.any_stale(self.text):
+                node["classes"].append("stale-number")
+                node["title"] += " (stale: the sources have changed since)"
+            return [node], []
         except (Unknown, SyntaxError, ZeroDivisionError) as error:
             return [], [self.inliner.reporter.error(f"{self.text}: {error}", line=self.lineno)]
 

@@ -11,6 +11,7 @@ import json
 import math
 import operator
 import pathlib
+import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -75,6 +76,10 @@ class Records:
         if experiment not in self.today:
             return None if not self.today else True
         return self.today[experiment] != self.experiment(machine, experiment).get("source_hash")
+
+    def any_stale(self, text):
+        """Whether one of the references in a text is to a stale record."""
+        return any(self.stale(*self.parse(reference)[:2]) for reference in re.findall(r'[\w-]+:[^\s"]+ \w+', text))
 
     def points(self, machine, experiment, at):
         points = self.experiment(machine, experiment)["points"]

@@ -55,6 +55,18 @@ class Cli(unittest.TestCase):
             self.assertEqual(result.returncode, 5, args)
             self.assertNotEqual(result.stderr, "", args)
 
+    def test_an_axis_may_choose_variants_and_experiments(self):
+        chosen = self.fathom("verify", "ch09:matmul_cpu", "ch02:stride", "-a", "variant=tiled", "-a", "n=64")
+        self.assertEqual(chosen.returncode, 0, chosen.stderr)
+        self.assertIn("tiled", chosen.stdout)
+        self.assertNotIn("packed", chosen.stdout)
+        self.assertNotIn("row_order", chosen.stdout)
+        left_out = self.fathom("verify", "ch08:accumulators", "ch02:pointer_chase", "-a", "n=64")
+        self.assertIn("ch02/pointer_chase is left out: it has no such axis", left_out.stderr)
+        wrong = self.fathom("run", "ch09:matmul_cpu", "-a", "variant=tilde")
+        self.assertEqual(wrong.returncode, 5)
+        self.assertRegex(wrong.stderr, "variant=tilde: no chosen experiment has it; there are .*tiled")
+
     def test_an_impossible_axis_value_is_a_usage_error_and_starts_nothing(self):
         for target, axis, allowed in (("ch08:accumulators", "n=-5", "a whole number of at least"),
                                       ("ch08:accumulators", "n=[8,big]", "a whole number of at least"),

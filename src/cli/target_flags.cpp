@@ -1,8 +1,11 @@
 #include "cli/target_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "cli/usage_error.h"
@@ -51,6 +54,47 @@ std::vector<lab::Axis> axes_of(const TargetFlags& flags, std::vector<lab::Axis> 
   return axes;
 }
 
+// "-a variant=cluster" chooses variants, as the target .../cluster does. Takes that axis out of `axes`.
+void choose_variants(std::vector<lab::Axis>& axes, std::vector<lab::Selection>& selections) {
+  const auto axis =
+      std::find_if(axes.begin(), axes.end(), [](const lab::Axis& a) { return a.name == "variant"; });
+  if (axis == axes.end()) return;
+  std::set<std::string> wanted, known;
+  for (const lab::Value& value : axis->values) wanted.insert(lab::to_string(value));
+  axes.erase(axis);
+  for (lab::Selection& selection : selections) {
+    std::vector<std::string> kept;
+    for (const lab::VariantInfo& variant : lab::find_experiment(selection.experiment)->variants) {
+      known.insert(variant.id);
+      const auto& chosen = selection.variants;
+      if (!chosen.empty() && std::find(chosen.begin(), chosen.end(), variant.id) == chosen.end()) continue;
+      if (wanted.contains(variant.id)) kept.push_back(variant.id);
+    }
+    selection.variants = std::move(kept);
+  }
+  for (const std::string& id : wanted)
+    if (!known.contains(id))
+      throw UsageError(fmt::format("-a variant={}: no chosen experiment has it; there are {}", id,
+                                   fmt::join(known, ", ")));
+  std::erase_if(selections, [](const lab::Selection& selection) { return selection.variants.empty(); });
+}
+
+// Of several experiments, those that lack an axis which another one has are left out, with a word.
+void keep_those_with(const std::vector<lab::Axis>& axes, std::vector<lab::Selection>& selections) {
+  const auto has_all = [&](const lab::Selection& selection) {
+    const std::vector<lab::Axis>& own = lab::find_experiment(selection.experiment)->axes;
+    return std::all_of(axes.begin(), axes.end(), [&](const lab::Axis& axis) {
+      return std::any_of(own.begin(), own.end(), [&](const lab::Axis& a) { return a.name == axis.name; });
+    });
+  };
+  if (std::none_of(selections.begin(), selections.end(), has_all)) return;  // an error, and not this one's
+  std::erase_if(selections, [&](const lab::Selection& selection) {
+    if (has_all(selection)) return false;
+    fmt::print(stderr, "{} is left out: it has no such axis\n", selection.experiment);
+    return true;
+  });
+}
+
 }  // namespace
 
 void add_target_flags(CLI::App& verb, TargetFlags& flags) {
@@ -63,7 +107,7 @@ void add_target_flags(CLI::App& verb, TargetFlags& flags) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   verb.add_option("-a,--axis", flags.axes,
                   "Values of a parameter in place of the declared: n=4096, n=[1024,4096], n=[2:10:2], "
-                  "n[pow2]=[10:14]")
+                  "n[pow2]=[10:14]; variant=tiled chooses a variant")
       ->allow_extra_args(false);
   verb.add_option("--kwargs", flags.kwargs, "The same, several in one: \"n=4096 compression=lz4\"")
       ->allow_extra_args(false);
@@ -86,7 +130,9 @@ lab::Targets chosen_targets(const TargetFlags& flags) {
   auto targets = lab::resolve_targets(names, lab::experiments(), *labels);
   if (!targets) throw UsageError(targets.error().message);
 
-  targets->axes           = axes_of(flags, std::move(targets->axes));
+  targets->axes = axes_of(flags, std::move(targets->axes));
+  choose_variants(targets->axes, targets->selections);
+  keep_those_with(targets->axes, targets->selections);
   const std::regex filter = filter_of(flags.filter);
   std::erase_if(targets->selections, [&](lab::Selection& selection) {
     const lab::ExperimentInfo& experiment = *lab::find_experiment(selection.experiment);

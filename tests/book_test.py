@@ -2,15 +2,17 @@
 """Builds the book and reads it: numbers, typed numbers, exercises, and every page in a browser at two widths.
 
 usage: book_test.py
-Exit code 77 (a skip for CTest) where Debian's Sphinx or MyST is missing (packages-book.txt); the browser part is left
+Exit code 77 (a skip for CTest) where Debian's Sphinx, MyST or clang-14 is missing (packages-book.txt); the browser part is left
 out without Chromium, and says so.
 """
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -149,8 +151,70 @@ class Pages(unittest.TestCase):
                 self.assertTrue(event["params"]["request"]["url"].startswith(("file:", "data:")), event)
 
 
+@unittest.skipUnless(CHROMIUM, "needs Chromium")
+class Widgets(unittest.TestCase):
+    """The widgets as a page has them: their modules answer as the book's golden values say, and keys move them."""
+
+    @classmethod
+    def setUpClass(cls):
+        built = subprocess.run([PYTHON, ROOT / "book/widgets/build.py"], capture_output=True, text=True)
+        if built.returncode != 0:
+            raise AssertionError(built.stdout + built.stderr)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.browser = Browser(pathlib.Path(cls.folder.name) / "profile")
+        cls.addClassCleanup(cls.browser.close)
+
+    def open(self, name, state="", width=WIDE):
+        source = pathlib.Path(self.folder.name) / "source"
+        source.mkdir(exist_ok=True)
+        (source / "index.md").write_text(f'# A page\n\n:::{{widget}} {name}\n:state: "{state}"\nWhat to try.\n:::\n')
+        built = sphinx(source, source.parent / "out", "-E", "-W")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.browser.open(source.parent / "out/index.html", width)
+        self.widget = "document.querySelector('.fathom-widget')"
+
+    def answer(self, field):
+        return self.browser.evaluate(f"{self.widget}.dataset.{field}")
+
+    def type(self, control, text):
+        """Replaces a number by typing, as a reader does."""
+        self.browser.evaluate(f"{{ const e = {self.widget}.querySelector('[name={control}]'); e.focus(); e.select(); }}")
+        for key in text:
+            self.browser.key(key)
+
+    def check_page(self):
+        self.assertLessEqual(self.browser.evaluate(SIDEWAYS), 0, "scrolls sideways")
+        for found in (COVERED_WORDS, FAINT_TEXT):
+            self.assertEqual(self.browser.evaluate(found), [])
+        for event in self.browser.events:
+            self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
+
+    def test_a_state_that_the_widget_lacks_fails_the_build(self):
+        with self.assertRaisesRegex(AssertionError, "has no 'strid' in its state"):
+            self.open("cache_simulator", "strid=2")
+
+    def test_cache_simulator(self):
+        for stride, hits in {1: 240, 2: 224, 16: 0, 17: 0, 128: 0}.items():
+            self.open("cache_simulator", f"sets=8&ways=2&reads=256&stride={stride}", PHONE)
+            self.assertEqual(self.answer("hits"), str(hits), f"stride {stride}")
+            self.check_page()
+        self.open("cache_simulator", "stride=1")
+        self.type("stride", "2")
+        self.assertEqual(self.answer("hits"), "224")
+        self.check_page()
+        # What the reader chose stands in the address, which another reader may open; an impossible value does not.
+        self.assertIn("stride=2", self.browser.evaluate("location.hash"))
+        self.browser.evaluate("location.hash = '#cache_simulator?stride=16&sets=7'")
+        begin = time.monotonic()
+        while self.answer("hits") == "224" and time.monotonic() < begin + 5:  # the event comes a moment later
+            time.sleep(0.02)
+        self.assertEqual((self.answer("hits"), self.browser.evaluate(f"{self.widget}.state.sets")), ("0", 8))
+
+
 if __name__ == "__main__":
-    if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0:
-        print("skipped: Debian's Sphinx and MyST are missing (packages-book.txt)")
+    if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(
+            map(shutil.which, ("clang-14", "wasm-ld-14"))):
+        print("skipped: Debian's Sphinx, MyST, clang-14 or lld-14 is missing (packages-book.txt)")
         sys.exit(77)
     unittest.main()

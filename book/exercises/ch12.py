@@ -143,7 +143,7 @@ def changes_bits():
     n = 8
     a = [[fp32(math.sin(1 + 7 * i + 3 * k)) for k in range(n)] for i in range(n)]
     b = [[fp32(math.cos(2 + 5 * k + 11 * j)) for j in range(n)] for k in range(n)]
-    texts = {"i, k, j": "swap the two inner loops", "tiles": "walk over blocks of b, each with k rising",
+    texts = {"i, k, j": "swap the two inner loops", "tiles": "walk over blocks of B with k always rising",
              "rows apart": "give the rows of C to different threads", "panels": "sum 384 products in registers, then add the sum to C"}
     same = multiply(a, b, "i, j, k")
     different = [text for order, text in texts.items() if multiply(a, b, order) != same]

@@ -109,6 +109,10 @@ class Pages(unittest.TestCase):
                 self.assertTrue(needed in text, f"{page.name} has no {needed[7:]}")
             self.assertGreaterEqual(text.count("data-exercise="), 8, page.name)
 
+    def test_no_role_is_left_as_text(self):
+        for page in self.pages:
+            self.assertEqual(re.findall(r"\{(?:num|calc|cited|given|term|eq|numref)\}", page.read_text()), [], page.name)
+
     @unittest.skipUnless(CHROMIUM, "needs Chromium")
     def test_in_a_browser(self):
         with tempfile.TemporaryDirectory() as profile:
@@ -210,6 +214,21 @@ class Widgets(unittest.TestCase):
         while self.answer("hits") == "224" and time.monotonic() < begin + 5:  # the event comes a moment later
             time.sleep(0.02)
         self.assertEqual((self.answer("hits"), self.browser.evaluate(f"{self.widget}.state.sets")), ("0", 8))
+
+    def test_roofline_explorer(self):
+        # An H200's ridge, from its datasheet.
+        self.open("roofline_explorer", "ceilings=own&peak=989000&bandwidth=4800&kernel=free&intensity=0")
+        self.assertAlmostEqual(float(self.answer("ridge")), 206, delta=0.5)
+        self.assertAlmostEqual(float(self.answer("seconds")), 1e9 / 4.8e12, delta=1e-9)
+        self.check_page()
+        for kernel, intensity in {"dot": 0.25, "triad": 2 / 24, "triad_allocate": 2 / 32}.items():
+            self.open("roofline_explorer", f"kernel={kernel}", PHONE)
+            self.assertAlmostEqual(float(self.answer("intensity")), intensity, msg=kernel)
+            self.check_page()
+        self.open("roofline_explorer", "kernel=layer&in=4096&out=4096&bytes=2&fixed=0")
+        before = float(self.answer("seconds"))
+        self.type("fixed", "7")
+        self.assertAlmostEqual(float(self.answer("seconds")), before + 7e-6)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,17 @@
 """Builds the book and reads it: numbers, typed numbers, exercises, and every page in a browser at two widths.
 
 usage: book_test.py
-Exit code 77 (a skip for CTest) where Debian's Sphinx or MyST is missing (packages-book.txt); the browser part is left
+Exit code 77 (a skip for CTest) where Debian's Sphinx, MyST or clang-14 is missing (packages-book.txt); the browser part is left
 out without Chromium, and says so.
 """
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -107,6 +109,10 @@ class Pages(unittest.TestCase):
                 self.assertTrue(needed in text, f"{page.name} has no {needed[7:]}")
             self.assertGreaterEqual(text.count("data-exercise="), 8, page.name)
 
+    def test_no_role_is_left_as_text(self):
+        for page in self.pages:
+            self.assertEqual(re.findall(r"\{(?:num|calc|cited|given|term|eq|numref)\}", page.read_text()), [], page.name)
+
     @unittest.skipUnless(CHROMIUM, "needs Chromium")
     def test_in_a_browser(self):
         with tempfile.TemporaryDirectory() as profile:
@@ -149,8 +155,85 @@ class Pages(unittest.TestCase):
                 self.assertTrue(event["params"]["request"]["url"].startswith(("file:", "data:")), event)
 
 
+@unittest.skipUnless(CHROMIUM, "needs Chromium")
+class Widgets(unittest.TestCase):
+    """The widgets as a page has them: their modules answer as the book's golden values say, and keys move them."""
+
+    @classmethod
+    def setUpClass(cls):
+        built = subprocess.run([PYTHON, ROOT / "book/widgets/build.py"], capture_output=True, text=True)
+        if built.returncode != 0:
+            raise AssertionError(built.stdout + built.stderr)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.browser = Browser(pathlib.Path(cls.folder.name) / "profile")
+        cls.addClassCleanup(cls.browser.close)
+
+    def open(self, name, state="", width=WIDE):
+        source = pathlib.Path(self.folder.name) / "source"
+        source.mkdir(exist_ok=True)
+        (source / "index.md").write_text(f'# A page\n\n:::{{widget}} {name}\n:state: "{state}"\nWhat to try.\n:::\n')
+        built = sphinx(source, source.parent / "out", "-E", "-W")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.browser.open(source.parent / "out/index.html", width)
+        self.widget = "document.querySelector('.fathom-widget')"
+
+    def answer(self, field):
+        return self.browser.evaluate(f"{self.widget}.dataset.{field}")
+
+    def type(self, control, text):
+        """Replaces a number by typing, as a reader does."""
+        self.browser.evaluate(f"{{ const e = {self.widget}.querySelector('[name={control}]'); e.focus(); e.select(); }}")
+        for key in text:
+            self.browser.key(key)
+
+    def check_page(self):
+        self.assertLessEqual(self.browser.evaluate(SIDEWAYS), 0, "scrolls sideways")
+        for found in (COVERED_WORDS, FAINT_TEXT):
+            self.assertEqual(self.browser.evaluate(found), [])
+        for event in self.browser.events:
+            self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
+
+    def test_a_state_that_the_widget_lacks_fails_the_build(self):
+        with self.assertRaisesRegex(AssertionError, "has no 'strid' in its state"):
+            self.open("cache_simulator", "strid=2")
+
+    def test_cache_simulator(self):
+        for stride, hits in {1: 240, 2: 224, 16: 0, 17: 0, 128: 0}.items():
+            self.open("cache_simulator", f"sets=8&ways=2&reads=256&stride={stride}", PHONE)
+            self.assertEqual(self.answer("hits"), str(hits), f"stride {stride}")
+            self.check_page()
+        self.open("cache_simulator", "stride=1")
+        self.type("stride", "2")
+        self.assertEqual(self.answer("hits"), "224")
+        self.check_page()
+        # What the reader chose stands in the address, which another reader may open; an impossible value does not.
+        self.assertIn("stride=2", self.browser.evaluate("location.hash"))
+        self.browser.evaluate("location.hash = '#cache_simulator?stride=16&sets=7'")
+        begin = time.monotonic()
+        while self.answer("hits") == "224" and time.monotonic() < begin + 5:  # the event comes a moment later
+            time.sleep(0.02)
+        self.assertEqual((self.answer("hits"), self.browser.evaluate(f"{self.widget}.state.sets")), ("0", 8))
+
+    def test_roofline_explorer(self):
+        # An H200's ridge, from its datasheet.
+        self.open("roofline_explorer", "ceilings=own&peak=989000&bandwidth=4800&kernel=free&intensity=0")
+        self.assertAlmostEqual(float(self.answer("ridge")), 206, delta=0.5)
+        self.assertAlmostEqual(float(self.answer("seconds")), 1e9 / 4.8e12, delta=1e-9)
+        self.check_page()
+        for kernel, intensity in {"dot": 0.25, "triad": 2 / 24, "triad_allocate": 2 / 32}.items():
+            self.open("roofline_explorer", f"kernel={kernel}", PHONE)
+            self.assertAlmostEqual(float(self.answer("intensity")), intensity, msg=kernel)
+            self.check_page()
+        self.open("roofline_explorer", "kernel=layer&in=4096&out=4096&bytes=2&fixed=0")
+        before = float(self.answer("seconds"))
+        self.type("fixed", "7")
+        self.assertAlmostEqual(float(self.answer("seconds")), before + 7e-6)
+
+
 if __name__ == "__main__":
-    if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0:
-        print("skipped: Debian's Sphinx and MyST are missing (packages-book.txt)")
+    if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(
+            map(shutil.which, ("clang-14", "wasm-ld-14"))):
+        print("skipped: Debian's Sphinx, MyST, clang-14 or lld-14 is missing (packages-book.txt)")
         sys.exit(77)
     unittest.main()

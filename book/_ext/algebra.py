@@ -3,6 +3,7 @@ import html
 import importlib.util
 import json
 import re
+import urllib.parse
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -305,12 +306,20 @@ class Widget(SphinxDirective):
 
     def run(self):
         box = nodes.container(classes=["widget"])
-        name = self.arguments[0]
-        script = ROOT / "build/book/widgets" / f"{name}.js"
-        if script.exists():
-            state = html.escape(self.options.get("state", ""), quote=True)
-            box += html_block(f'<fathom-{name.replace("_", "-")} data-state="{state}"></fathom-{name.replace("_", "-")}>'
-                              f"<script>{script.read_text()}</script>")
+        name, state = self.arguments[0], self.options.get("state", "")
+        path = ROOT / "build/book/widgets" / f"{name}.js"
+        if path.exists():  # made by book/widgets/build.py; without it the text alone stands
+            script, tag = path.read_text(), "fathom-" + name.replace("_", "-")
+            for key, _ in urllib.parse.parse_qsl(state, keep_blank_values=True):
+                if f'key: "{key}"' not in script:
+                    raise self.error(f"widget {name} has no '{key}' in its state; it has "
+                                     + ", ".join(re.findall(r'key: "(\w+)"', script)))
+            element = from_html(page_only=True)
+            element["html"] = f'<{tag} data-state="{html.escape(state, quote=True)}"></{tag}>'
+            if name not in self.env.temp_data.setdefault("widgets", set()):  # a page's second one needs no second script
+                self.env.temp_data["widgets"].add(name)
+                element["html"] += "<script>" + script.replace("</", "<\\/") + "</script>"
+            box += element
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]
 
@@ -319,7 +328,8 @@ class Widget(SphinxDirective):
 
 
 def visit_html(self, node):
-    self.body.append(node["html"])
+    if not (node.get("page_only") and self.builder.name == "epub"):  # an e-book's reader runs no scripts
+        self.body.append(node["html"])
     raise nodes.SkipNode
 
 

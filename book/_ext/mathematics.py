@@ -6,6 +6,7 @@ import subprocess
 
 from docutils.nodes import SkipNode
 from sphinx.errors import ExtensionError
+from sphinx.util.math import get_node_equation_number
 
 # Reads a JSON string a line, answers with the HTML as a JSON string.
 PROGRAM = """
@@ -47,7 +48,7 @@ def visit_inline(self, node):
 def visit_block(self, node):
     number = ""
     if node["number"]:
-        number = f'<span class="eqno">({node["number"]})</span>'
+        number = f'<span class="eqno">({get_node_equation_number(self, node)})</span>'
     ids = f' id="{node["ids"][0]}"' if node["ids"] else ""
     self.body.append(f'<div class="math block"{ids}>{setter.html(node.astext(), True)}{number}</div>')
     raise SkipNode

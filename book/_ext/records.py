@@ -161,12 +161,12 @@ def value_of(variant, field):
 
 
 def digits(value):
-    """Three significant digits, without an exponent where it can be avoided."""
+    """Three significant digits, without an exponent from 0.0001 to 999 999."""
     if value == 0:
         return "0"
     value = float(f"{value:.3g}")
     places = 2 - math.floor(math.log10(abs(value)))
-    if -3 <= places <= 5:
+    if -3 <= places <= 6:
         return f"{value:,.{max(0, places)}f}".replace(",", "\u202f")
     return f"{value:.2e}"
 

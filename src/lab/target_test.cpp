@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "lab/source_hash.h"
 
 namespace fathom::lab {
@@ -135,14 +137,17 @@ TEST(EditDistance, CountsEdits) {
 TEST(Labels, EveryOneIsATargetOrATypedPlan) {
   const auto labels = parse_labels(labels_toml());
   ASSERT_TRUE(labels) << labels.error().message;
-  EXPECT_EQ(labels->size(), 64u);       // 63 names of the catalog, and the tour
-  std::vector<ExperimentInfo> targets;  // stand-ins for what the table names
+  EXPECT_EQ(labels->size(), 64u);                         // 63 names of the catalog, and the tour
+  std::map<std::string, std::vector<std::string>> named;  // variants by experiment
   for (const TargetLabel& label : *labels)
     if (label.name != "tour" && !label.target.empty()) {
-      std::string id = label.target;
+      const size_t variant = label.target.find('/', label.target.find(':'));
+      std::string id       = label.target.substr(0, variant);
       std::replace(id.begin(), id.end(), ':', '/');
-      targets.push_back(listed(id, {"baseline"}));
+      named[id].push_back(variant == std::string::npos ? "baseline" : label.target.substr(variant + 1));
     }
+  std::vector<ExperimentInfo> targets;  // stand-ins for what the table names
+  for (const auto& [id, variants] : named) targets.push_back(listed(id, variants));
   for (const TargetLabel& label : *labels) {
     if (label.name == "tour") continue;  // tests/registry_test.cpp resolves it
     const auto found = resolve_targets({label.name}, targets, *labels);

@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "book/widgets"
 OUT = ROOT / "build/book/widgets"
+sys.path.insert(0, str(ROOT / "book/_ext"))
+
+from records import REFERENCE  # noqa: E402
+
 COMPILER = "clang-14"
 FLAGS = ["--target=wasm32", "-std=c++20", "-O2", "-ffreestanding", "-nostdlib", "-fno-exceptions", "-fno-rtti", "-mbulk-memory",
          "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-Wl,--no-entry", "-Wl,--strip-all"]
@@ -39,13 +44,27 @@ def module(main):
         return out.read_bytes()
 
 
+def ceilings():
+    """Each limit that the reference machines' records name: the median of its measured rates, and how many records say so."""
+    rates = {}
+    for short, machine in REFERENCE.items():
+        for path in sorted((ROOT / "results" / machine).glob("ch*/*.json")):
+            for experiment in json.loads(path.read_text())["experiments"]:
+                for point in experiment["points"]:
+                    found = {(v.get("limit", point.get("limit")), v["limit_rate"]) for v in point["variants"] if v.get("limit_rate")}
+                    for limit, rate in found:
+                        rates.setdefault(f"{short}: {limit}", []).append(rate)
+    return {name: {"rate": statistics.median(all_of), "points": len(all_of)} for name, all_of in sorted(rates.items())}
+
+
 def script(page):
     wasm = module(page.with_suffix(".cpp"))
     if len(wasm) > LARGEST:
         raise SystemExit(f"{page.name}: a module of {len(wasm)} bytes; at most {LARGEST}")
     style = "".join(line.strip() for line in (HERE / "kit.css").read_text().splitlines() if not line.startswith("/*"))
+    records = [f"const CEILINGS = {json.dumps(ceilings())};"] if "CEILINGS" in page.read_text() else []
     return "\n".join(['(function () {', '"use strict";', f"const STYLE = {json.dumps(style)};",
-                      f'const MODULE = "{base64.b64encode(wasm).decode()}";', (HERE / "kit.js").read_text(), page.read_text(), "})();\n"])
+                      f'const MODULE = "{base64.b64encode(wasm).decode()}";', *records, (HERE / "kit.js").read_text(), page.read_text(), "})();\n"])
 
 
 def main():
@@ -56,12 +75,8 @@ def main():
     for old in OUT.glob("*.js"):
         if old.stem not in pages:
             old.unlink()
-    newest_kit = max(path.stat().st_mtime for path in (HERE / "kit.js", HERE / "kit.css", HERE / "build.py"))
     for name, page in pages.items():
-        out = OUT / f"{name}.js"
-        parts = [page, *(path for source in sources(page.with_suffix(".cpp")) for path in (source, source.with_suffix(".h")) if path.exists())]
-        if not out.exists() or out.stat().st_mtime < max(newest_kit, *(path.stat().st_mtime for path in parts)):
-            out.write_text(script(page))
+        (OUT / f"{name}.js").write_text(script(page))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class CacheSimulator extends Widget {
     {key: "ways", label: "Ways", value: 2, options: powers(1, 16)},
     {key: "line", label: "Line (bytes)", value: 64, options: powers(16, 256)},
     {key: "policy", label: "Replacement", value: "lru", options: [["lru", "LRU"], ["fifo", "FIFO"], ["plru", "tree PLRU"]]},
-    {key: "step", label: "After how many reads (drag, or arrow keys)", value: 131072, min: 0, max: 131072, range: true},
+    {key: "step", label: "State after how many accesses", value: 131072, min: 0, max: 131072, range: true},
   ];
 
   draw(state, width) {

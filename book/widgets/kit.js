@@ -46,6 +46,7 @@ class Widget extends HTMLElement {
     this.model = instantiate();
     this.controls = this.constructor.controls;
     this.fields = {};
+    this.shown = {};
     this.form = make("div", {class: "controls", role: "group", "aria-label": "controls"}, this.controls.map(c => this.field(c)));
     this.view = make("div", {});
     this.append(this.form, this.view);
@@ -70,10 +71,14 @@ class Widget extends HTMLElement {
     input.addEventListener("input", () => {
       if (!this.accepts(control, input.value)) return;
       this.state[control.key] = this.parsed(control, input.value);
+      if (this.edited) this.edited(control.key);
       this.changed();
     });
     this.fields[control.key] = input;
-    return make("label", {class: control.range ? "wide" : null}, control.label, input);
+    if (!control.range) return make("label", {}, control.label, input);
+    const shown = make("output", {});
+    this.shown[control.key] = shown;
+    return make("label", {class: "wide"}, make("span", {}, control.label + ": ", shown), input);
   }
 
   accepts(control, text) {
@@ -117,6 +122,7 @@ class Widget extends HTMLElement {
     }
     this.width = this.clientWidth;
     this.draw(this.state, Math.max(240, Math.min(this.width, 760)));
+    for (const [key, output] of Object.entries(this.shown)) output.textContent = this.fields[key].value;
   }
 }
 

@@ -245,6 +245,18 @@ class Widgets(unittest.TestCase):
             self.browser.key("Enter")
             self.assertEqual(self.answer("value"), value)
 
+    def test_monoid_stepper(self):
+        golden = [1, 1.135335, 1.503215, 1.203438]
+        self.open("monoid_stepper", "monoid=softmax&values=1,3,2,5&chunk=4&step=4", PHONE)
+        for found, right in zip(map(float, self.answer("prefixes").split(",")), golden, strict=True):
+            self.assertAlmostEqual(found, right, places=6)
+        self.check_page()
+        self.open("monoid_stepper", "monoid=moments&values=0,2,4,6&chunk=2")
+        self.assertEqual(self.answer("whole"), "4,3,20")
+        self.check_page()
+        self.type("values", "1,1")
+        self.assertEqual(self.answer("whole"), "2,1,0")
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

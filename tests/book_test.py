@@ -230,6 +230,33 @@ class Widgets(unittest.TestCase):
         self.type("fixed", "7")
         self.assertAlmostEqual(float(self.answer("seconds")), before + 7e-6)
 
+    def test_float_explorer(self):
+        self.open("float_explorer", "format=bf16&x=256&y=1&terms=ones&n=10", PHONE)
+        self.assertEqual((self.answer("sum"), self.answer("total")), ("256", "256"))
+        self.check_page()
+        for name, largest in {"e4m3": "448", "e5m2": "57344", "fp16": "Infinity"}.items():
+            self.open("float_explorer", f"format={name}&x=1000000")
+            self.assertEqual(self.answer("value"), largest, name)
+            self.check_page()
+        # Enter on the lowest exponent bit halves 256 = 2^8, and the focus stays there to flip it back.
+        self.open("float_explorer", "format=bf16&x=256")
+        self.browser.evaluate(f"{self.widget}.querySelector('[data-place=\"7\"]').focus()")
+        for value in ("128", "256"):
+            self.browser.key("Enter")
+            self.assertEqual(self.answer("value"), value)
+
+    def test_monoid_stepper(self):
+        golden = [1, 1.135335, 1.503215, 1.203438]
+        self.open("monoid_stepper", "monoid=softmax&values=1,3,2,5&chunk=4&step=4", PHONE)
+        for found, right in zip(map(float, self.answer("prefixes").split(",")), golden, strict=True):
+            self.assertAlmostEqual(found, right, places=6)
+        self.check_page()
+        self.open("monoid_stepper", "monoid=moments&values=0,2,4,6&chunk=2")
+        self.assertEqual(self.answer("whole"), "4,3,20")
+        self.check_page()
+        self.type("values", "1,1")
+        self.assertEqual(self.answer("whole"), "2,1,0")
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

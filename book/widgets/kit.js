@@ -33,7 +33,7 @@ function readFragment() {
 }
 
 // A control: {key, label, value (default), options: [[value, label], ...]} is a select;
-// {key, label, value, min, max} a number; with `range: true` a slider. `shown(state)` says when it matters.
+// {key, label, value, min, max} a number; with `range: true` a slider; {pattern} a text. `shown(state)` says when it matters.
 class Widget extends HTMLElement {
   connectedCallback() {
     if (this.controls) return;
@@ -64,6 +64,8 @@ class Widget extends HTMLElement {
     let input;
     if (control.options) {
       input = make("select", about, control.options.map(([value, label]) => make("option", {value}, String(label))));
+    } else if (control.pattern) {
+      input = make("input", {...about, pattern: control.pattern, autocomplete: "off"});
     } else {
       input = make("input", {...about, type: control.range ? "range" : "number", min: control.min, max: control.max,
                              step: control.step || 1});
@@ -83,6 +85,7 @@ class Widget extends HTMLElement {
 
   accepts(control, text) {
     if (control.options) return control.options.some(([value]) => String(value) === String(text));
+    if (control.pattern) return new RegExp(`^(?:${control.pattern})$`).test(text);
     const value = Number(text);
     return String(text).trim() !== "" && value >= control.min && value <= control.max && (control.step || Number.isInteger(value));
   }

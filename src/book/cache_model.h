@@ -1,6 +1,6 @@
 // A set-associative cache, reuse distances and traces of loop nests: the model of the book's cache simulator.
 // Freestanding, without the standard library: it is compiled to WebAssembly too
-// (book/widgets/cache_simulator.cpp).
+//.
 #pragma once
 
 #include <stdint.h>

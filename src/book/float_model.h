@@ -1,5 +1,5 @@
 // Binary floating formats of up to 32 bits, and sums in them. The model of the book's float explorer;
-// freestanding, for it is compiled to WebAssembly too (book/widgets/float_explorer.cpp).
+// freestanding, for it is compiled to WebAssembly too.
 #pragma once
 
 #include <stdint.h>

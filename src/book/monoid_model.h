@@ -1,6 +1,6 @@
 // Online softmax as a monoid: pairs (m, d) of a maximum and a sum of exponentials below it. The model of the
 // book's monoid stepper; freestanding, for it is compiled to WebAssembly too
-// (book/widgets/monoid_stepper.cpp).
+//.
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // The roofline: a kernel's time is at least that of its arithmetic and that of its bytes. The model of the
 // book's roofline explorer; freestanding, for it is compiled to WebAssembly too
-// (book/widgets/roofline_explorer.cpp).
+//.
 #pragma once
 
 namespace fathom::book {

@@ -19,8 +19,10 @@ Tasks::Tasks(const Point& at, Arena& arena)
 }
 
 Cost Tasks::cost() const {
-  return {
-      .read = in.bytes(), .written = out.bytes(), .flops = leaky_integrator::flops(in.size(), steps), .link = in.bytes()};
+  return {.read    = in.bytes(),
+          .written = out.bytes(),
+          .flops   = leaky_integrator::flops(in.size(), steps),
+          .link    = in.bytes()};
 }
 
 Sum Tasks::expected(int64_t task, int64_t i) const {
@@ -33,7 +35,7 @@ namespace {
 const Experiment<Tasks> tasks{
     .question = "What do several streams gain for independent tasks, each too small to fill the GPU?",
     .limit    = Limit::flops,
-    .axes     = {{"tasks", {32}}, {"n", {16384}}, {"steps", {4096}}},
+    .axes     = {{"tasks", {32}}, {"n", {16384}}, {"steps", {16384}}},
     .check_at = {{"tasks", {1, 17, 33}}, {"n", {0, 1, 1023, 1024, 1025, 4099}}, {"steps", {0, 1, 40}}},
     .variants =
         {
@@ -45,28 +47,28 @@ const Experiment<Tasks> tasks{
             {.id         = "streams_2",
              .techniques = {"streams", "events", "copy_compute_overlap"},
              .idea       = "the tasks in two streams in turn",
-             .prediction = predict::ratio(1.95),
+             .prediction = predict::ratio(2),
              .prepare    = prepared_on_gpu(streams_2)},
             {.id         = "streams_4",
              .techniques = {"streams", "events", "copy_compute_overlap"},
              .idea       = "in four",
-             .prediction = predict::ratio(3.8),
+             .prediction = predict::ratio(3.9),
              .prepare    = prepared_on_gpu(streams_4)},
             {.id         = "streams_8",
              .techniques = {"streams", "events", "copy_compute_overlap"},
              .idea       = "in eight: 128 CTAs for 132 multiprocessors",
-             .prediction = predict::ratio(6.5),
+             .prediction = predict::ratio(7.4),
              .prepare    = prepared_on_gpu(streams_8)},
             {.id         = "streams_16",
              .techniques = {"streams", "events", "copy_compute_overlap"},
              .idea       = "in sixteen: two CTAs a multiprocessor",
-             .prediction = predict::ratio_at_least(6.5),
+             .prediction = predict::ratio_at_least(7.4),
              .prepare    = prepared_on_gpu(streams_16)},
             {.id         = "batched",
              .launch     = on_gpu(batched),
              .techniques = {"batching"},
              .idea       = "one copy in, one kernel, one copy out for all tasks",
-             .prediction = predict::ratio(5.5)},
+             .prediction = predict::ratio(7)},
         },
     .backend = Backend::cuda,
     .catalog = {"streams-001"},

@@ -12,8 +12,8 @@ namespace fathom::lab::concurrent_kernels {
 
 struct Tasks {
   int64_t steps;
-  View<const float, 2> in;             // page-locked, [tasks, n]
-  View<float, 2> out;                  // page-locked
+  View<const float, 2> in;               // page-locked, [tasks, n]
+  View<float, 2> out;                    // page-locked
   View<float, 2> device_in, device_out;  // workspace
 
   Tasks(const Point& at, Arena& arena);

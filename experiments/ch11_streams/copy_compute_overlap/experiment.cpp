@@ -46,8 +46,9 @@ namespace {
 
 // All declare .syncs, so that the host's part counts in all.
 const Experiment<Offload> offload{
-    .question = "How much of two copies and a kernel disappears when both directions of the link and the "
-                "multiprocessors work at the same time?",
+    .question =
+        "How much of two copies and a kernel disappears when both directions of the link and the "
+        "multiprocessors work at the same time?",
     .limit    = Limit::link,
     .axes     = {{"bytes", {128 << 20}}, {"steps", {1792}}},
     .check_at = {{"bytes", {0, 4, 28, 4096, 4 * kChunk - 4, 4 * kChunk, 4 * kChunk + 4, 20 * kChunk + 28}},

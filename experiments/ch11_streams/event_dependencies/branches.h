@@ -1,5 +1,6 @@
 // A graph of work that fans out and joins: four branches of four stages each, and a sum over the branches.
-//   v(b, 0, .) = in(b, .),   v(b, s + 1, .) = leaky integrator of v(b, s, .),   out = sum over b of v(b, 4, .)
+//   v(b, 0, .) = in(b, .),   v(b, s + 1, .) = leaky integrator of v(b, s, .),   out = sum over b of v(b, 4,
+//   .)
 // Stage s is long in branch s and short in the others, as where requests differ in length.
 #pragma once
 

@@ -4,7 +4,8 @@
 // limit   none: 16 CTAs a kernel. H200, n = 16384, 4096 steps: 19 us a short stage, 75 us a long one. Any
 //         branch takes 132 us, the longest stages one after the other 300 us
 // idea    baseline: the branches in a stream each; before each stage the host waits until the whole GPU is
-//         idle. Nothing can be wrong with it, but every branch waits for the longest, and the GPU for the host
+//         idle. Nothing can be wrong with it, but every branch waits for the longest, and the GPU for the
+//         host
 #include <memory>
 
 #include "experiments/ch11_streams/side_streams.h"

@@ -1,5 +1,5 @@
-// Work that fans out and joins has few true dependencies. A host that waits for the whole device adds one from
-// everything to everything, and a gap in which the GPU has nothing to do.
+// Work that fans out and joins has few true dependencies. A host that waits for the whole device adds one
+// from everything to everything, and a gap in which the GPU has nothing to do.
 #include "lab/experiment.h"
 
 #include <cmath>

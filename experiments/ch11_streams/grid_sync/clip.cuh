@@ -82,8 +82,8 @@ int64_t resident_blocks(int threads = kThreads, int shared = 0) {
     if (shared > 0)
       FATHOM_CUDA(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     int each = 0;
-    FATHOM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kKernel, threads,
-                                                              static_cast<size_t>(shared)));
+    FATHOM_CUDA(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kKernel, threads, static_cast<size_t>(shared)));
     return each * multiprocessors();
   });
 }
@@ -92,19 +92,19 @@ int64_t resident_blocks(int threads = kThreads, int shared = 0) {
 template <class... Parameters>
 void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, int threads, int shared, int cluster,
                         StreamRef stream, Parameters... arguments) {
-  cudaLaunchAttribute attributes[2]  = {};
-  attributes[0].id                   = cudaLaunchAttributeCooperative;
-  attributes[0].val.cooperative      = 1;
-  attributes[1].id                   = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x     = static_cast<unsigned>(cluster);
-  attributes[1].val.clusterDim.y     = 1;
-  attributes[1].val.clusterDim.z     = 1;
-  const cudaLaunchConfig_t config    = {.gridDim          = dim3(blocks),
-                                        .blockDim         = dim3(static_cast<unsigned>(threads)),
-                                        .dynamicSmemBytes = static_cast<size_t>(shared),
-                                        .stream           = stream,
-                                        .attrs            = attributes,
-                                        .numAttrs         = cluster > 1 ? 2u : 1u};
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id                  = cudaLaunchAttributeCooperative;
+  attributes[0].val.cooperative     = 1;
+  attributes[1].id                  = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x    = static_cast<unsigned>(cluster);
+  attributes[1].val.clusterDim.y    = 1;
+  attributes[1].val.clusterDim.z    = 1;
+  const cudaLaunchConfig_t config   = {.gridDim          = dim3(blocks),
+                                       .blockDim         = dim3(static_cast<unsigned>(threads)),
+                                       .dynamicSmemBytes = static_cast<size_t>(shared),
+                                       .stream           = stream,
+                                       .attrs            = attributes,
+                                       .numAttrs         = cluster > 1 ? 2u : 1u};
   FATHOM_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 

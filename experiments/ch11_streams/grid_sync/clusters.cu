@@ -38,16 +38,14 @@ __global__ void __launch_bounds__(kThreads)
 int64_t resident() {
   static PerDevice<int> blocks;
   return blocks.get([] {
-    cudaLaunchAttribute cluster           = {};
-    cluster.id                            = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x              = kCluster;
-    cluster.val.clusterDim.y              = 1;
-    cluster.val.clusterDim.z              = 1;
-    const cudaLaunchConfig_t config       = {.gridDim  = dim3(kCluster),
-                                             .blockDim = dim3(kThreads),
-                                             .attrs    = &cluster,
-                                             .numAttrs = 1};
-    int count                             = 0;
+    cudaLaunchAttribute cluster     = {};
+    cluster.id                      = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x        = kCluster;
+    cluster.val.clusterDim.y        = 1;
+    cluster.val.clusterDim.z        = 1;
+    const cudaLaunchConfig_t config = {
+        .gridDim = dim3(kCluster), .blockDim = dim3(kThreads), .attrs = &cluster, .numAttrs = 1};
+    int count = 0;
     FATHOM_CUDA(cudaOccupancyMaxActiveClusters(&count, clip_kernel, &config));
     return count * kCluster;
   });

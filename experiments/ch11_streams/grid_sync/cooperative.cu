@@ -11,9 +11,9 @@ namespace {
 
 __global__ void __launch_bounds__(kThreads)
     clip_kernel(const float* in, float* out, int64_t n, float* partial) {
-  const cg::grid_group grid     = cg::this_grid();
+  const cg::grid_group grid    = cg::this_grid();
   const cg::thread_block block = cg::this_thread_block();
-  const float sum               = block_sum(block, own_squares(in, n, walk()));
+  const float sum              = block_sum(block, own_squares(in, n, walk()));
   if (block.thread_rank() == 0) partial[blockIdx.x] = sum;
   grid.sync();  // the sums of all blocks are in memory
   scale_own(in, out, n, walk(), scale_for(sum_of(block, partial, static_cast<int>(gridDim.x))));

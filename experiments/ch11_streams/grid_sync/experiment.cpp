@@ -32,9 +32,10 @@ void Clip::check(Checker& checker) const {
 namespace {
 
 const Experiment<Clip> clip{
-    .question = "All elements wait for the norm of all: what does it gain to wait inside one kernel, and to "
-                "keep the elements meanwhile?",
-    .limit    = Limit::memory,
+    .question =
+        "All elements wait for the norm of all: what does it gain to wait inside one kernel, and to "
+        "keep the elements meanwhile?",
+    .limit = Limit::memory,
     // 4 MiB and 16 MiB, which L2 holds between the phases, and 256 MiB, which it does not.
     .axes     = {{"n", {1 << 20, 1 << 22, 1 << 26}}},
     .check_at = {{"n", {0, 1, 2, 3, 4, 5, 2047, 2048, 2049, 4099, 16385, 1000003, 8388611}}},

@@ -16,17 +16,17 @@ constexpr int kSharedBytes = kKept * kManyThreads * 16;
 __global__ void __launch_bounds__(kManyThreads, 1)
     clip_kernel(const float* in, float* out, int64_t n, float* partial) {
   extern __shared__ float4 kept[];  // each thread has its own, so no barrier is needed
-  const cg::grid_group grid     = cg::this_grid();
+  const cg::grid_group grid    = cg::this_grid();
   const cg::thread_block block = cg::this_thread_block();
-  const Walk own                = walk();
-  const int64_t vectors         = n / 4;
+  const Walk own               = walk();
+  const int64_t vectors        = n / 4;
 
   float sum = 0;
 #pragma unroll 4
   for (int k = 0; k < kKept; ++k) {
     const int64_t v = own.first + k * own.step;
     if (v >= vectors) break;
-    const float4 x                    = reinterpret_cast<const float4*>(in)[v];
+    const float4 x                       = reinterpret_cast<const float4*>(in)[v];
     kept[k * kManyThreads + threadIdx.x] = x;
     sum += squares(x);
   }

@@ -12,9 +12,7 @@ Layers::Layers(const Point& at, Arena& arena)
       workspace(arena.workspace<float>({at["n"]})) {}
 
 Cost Layers::cost() const {
-  return {.read    = in.bytes(),
-          .written = out.bytes(),
-          .flops   = 2.0 * static_cast<double>(out.size())};
+  return {.read = in.bytes(), .written = out.bytes(), .flops = 2.0 * static_cast<double>(out.size())};
 }
 
 Sum Layers::expected(int64_t l, int64_t i) const {

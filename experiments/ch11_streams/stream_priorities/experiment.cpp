@@ -36,17 +36,16 @@ void Flood::check(Checker& checker) const {
   const double chain_gain = std::pow(leaky_integrator::gain(chain_steps), kChainKernels);
   checker.values("chain_out", chain_out, [&](int64_t i) {
     const double y = chain_in(i) * chain_gain;
-    return Sum{.value     = y,
-               .magnitude = std::abs(y),
-               .length    = kChainKernels * leaky_integrator::kRoundings};
+    return Sum{.value = y, .magnitude = std::abs(y), .length = kChainKernels * leaky_integrator::kRoundings};
   });
 }
 
 namespace {
 
 const Experiment<Flood> flood{
-    .question = "Small urgent kernels depend on each other, beside bulk work that fills the GPU: when does "
-                "the bulk hide them?",
+    .question =
+        "Small urgent kernels depend on each other, beside bulk work that fills the GPU: when does "
+        "the bulk hide them?",
     .limit    = Limit::flops,
     .axes     = {{"n", {1 << 23}}, {"steps", {512}}, {"m", {4096}}, {"chain_steps", {64}}},
     .check_at = {{"n", {0, 1, 1023, 1025, 300001}},

@@ -14,13 +14,13 @@ namespace fathom::lab::stream_priorities {
 inline constexpr int kFloodKernels = 4, kChainKernels = 64;
 
 struct Flood {
-  int64_t steps;                    // of the flood
-  int64_t chain_steps;              // of a kernel of the chain
-  View<const float, 2> flood_in;    // [kFloodKernels, n]
-  View<float, 2> flood_out;         // [kFloodKernels, n]
-  View<const float, 1> chain_in;    // [m]
-  View<float, 1> chain_out;         // [m]
-  View<float, 2> link;              // workspace, [2, m]: the results in between, in turn
+  int64_t steps;                  // of the flood
+  int64_t chain_steps;            // of a kernel of the chain
+  View<const float, 2> flood_in;  // [kFloodKernels, n]
+  View<float, 2> flood_out;       // [kFloodKernels, n]
+  View<const float, 1> chain_in;  // [m]
+  View<float, 1> chain_out;       // [m]
+  View<float, 2> link;            // workspace, [2, m]: the results in between, in turn
 
   Flood(const Point& at, Arena& arena);
   Cost cost() const;

@@ -2,10 +2,10 @@
 //
 // link    4 T n to the device and as many back
 // flops   2 T n steps
-// limit   fp32 multiply-adds. H200: 32 tasks of 16384 numbers and 16384 steps are 17 GFLOP,
-//         0.29 ms at 60 TFLOP/s idea    tasks go to several streams in turn. The GPU takes work from all of
-//         them: kernels share the multiprocessors, and the copies of some tasks run beside the kernels of
-//         others
+// limit   fp32 multiply-adds. H200: 32 tasks of 16384 numbers and 16384 steps are 17 GFLOP, 0.29 ms at 60
+//         TFLOP/s
+// idea    tasks go to several streams in turn. The GPU takes work from all of them: kernels share the
+//         multiprocessors, and the copies of some tasks run beside the kernels of others
 #include <memory>
 
 #include "experiments/ch11_streams/side_streams.h"

@@ -3,8 +3,9 @@
 // link    4 n to the device and 4 n back, which the link carries at the same time
 // flops   2 n steps
 // limit   the link, one way. H200: PCIe, some 55 GB/s; 128 MiB take 2.44 ms, the 1792 steps on them 2.1 ms
-// idea    a stream for each engine: one copies in, one computes, one copies out. Each gets its work in order,
-//         and an event hands a chunk from one to the next, so no engine waits for a stream that does more
+// idea    a stream for each engine: one copies in, one computes, one copies out. Each gets its work in
+//         order, and an event hands a chunk from one to the next, so no engine waits for a stream that
+//         does more
 #include <memory>
 #include <vector>
 

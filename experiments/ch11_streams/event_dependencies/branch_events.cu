@@ -4,8 +4,7 @@
 // limit   none: 16 CTAs a kernel. H200, n = 16384, 4096 steps: 19 us a short stage, 75 us a long one. Any
 //         branch takes 132 us, the longest stages one after the other 300 us
 // idea    events only where one branch needs another: at the fan-out and at the sum. Within a branch the
-// order
-//         of its stream is enough
+//         order of its stream is enough
 #include <memory>
 
 #include "experiments/ch11_streams/side_streams.h"

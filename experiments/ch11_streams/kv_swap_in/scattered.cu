@@ -2,9 +2,9 @@
 //
 // link    16 KiB a page
 // limit   the link. H200: PCIe, some 55 GB/s; 1536 pages, 32 requests, are 25 MB, 0.46 ms
-// idea    the pages lie one after the other in page-locked memory, in the order in which they left: one copy
-//         brings them to the device, and a kernel puts them in their places, at a hundred times the link's
-//         rate
+// idea    the pages lie one after the other in page-locked memory, in the order in which they left: one
+//         copy brings them to the device, and a kernel puts them in their places, at a hundred times the
+//         link's rate
 #include "page.h"
 
 namespace fathom::lab::kv_swap_in {

@@ -3,8 +3,7 @@
 // link    16 KiB a page
 // limit   the link. H200: PCIe, some 55 GB/s; 1536 pages, 32 requests, are 25 MB, 0.46 ms
 // idea    baseline: a request makes a stream, copies its pages from where malloc put them, waits, and
-// destroys
-//         the stream
+//         destroys the stream
 #include "page.h"
 
 namespace fathom::lab::kv_swap_in {

@@ -4,7 +4,8 @@
 // flops   2 T N K, by the tensor cores, and 2 R K
 // limit   the tensor cores, if decode costs nothing. H200: 2048 x 8192 x 4096 are 137 GFLOP, some 0.2 ms;
 //         decode reads 268 MB, 60 us at 4.5 TB/s
-// idea    baseline: one after the other. The tensor cores wait for memory, then memory for the tensor cores
+// idea    baseline: one after the other. The tensor cores wait for memory, then memory for the tensor
+//         cores
 #include "prefill.h"
 
 namespace fathom::lab::prefill_beside_decode {

@@ -4,8 +4,8 @@
 // flops   2 T N K, by the tensor cores, and 2 R K
 // limit   the tensor cores, if decode costs nothing. H200: 2048 x 8192 x 4096 are 137 GFLOP, some 0.2 ms;
 //         decode reads 268 MB, 60 us at 4.5 TB/s
-// idea    two streams. Nothing is reserved: decode has four blocks for each multiprocessor, so it takes the
-//         whole GPU, and the product gets what it leaves
+// idea    two streams. Nothing is reserved: decode has four blocks for each multiprocessor, so it takes
+//         the whole GPU, and the product gets what it leaves
 #include "beside.h"
 
 namespace fathom::lab::prefill_beside_decode {

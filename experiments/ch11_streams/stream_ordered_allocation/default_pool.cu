@@ -2,9 +2,9 @@
 //
 // bytes   8 n a layer, and 8 n more for the squares, which L2 holds if n is small
 // limit   memory bandwidth; of small n the kernels, some 2 us each
-// idea    allocation and release are work of the stream, out of the device's pool: nobody waits, and a layer
-//         gets the memory of the one before. Whenever somebody waits for the GPU, the pool gives all of it
-//         back
+// idea    allocation and release are work of the stream, out of the device's pool: nobody waits, and a
+//         layer gets the memory of the one before. Whenever somebody waits for the GPU, the pool gives all
+//         of it back
 #include <memory>
 
 #include "layer.cuh"

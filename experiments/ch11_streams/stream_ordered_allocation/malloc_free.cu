@@ -2,8 +2,8 @@
 //
 // bytes   8 n a layer, and 8 n more for the squares, which L2 holds if n is small
 // limit   memory bandwidth; of small n the kernels, some 2 us each
-// idea    baseline: each layer allocates and frees. cudaFree waits until the GPU is idle, and both change the
-//         page tables of the GPU
+// idea    baseline: each layer allocates and frees. cudaFree waits until the GPU is idle, and both change
+//         the page tables of the GPU
 #include <memory>
 
 #include "layer.cuh"

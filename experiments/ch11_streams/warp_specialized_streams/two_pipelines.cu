@@ -2,11 +2,10 @@
 //
 // bytes   8 a number: read once, written once
 // flops   3 a number
-// limit   DRAM bandwidth. H200: 16 batches of 128 rows of 16384 are 268 MB, 67 us at 3.98 TB/s. A batch alone
-// is
-//         32 CTAs, a quarter of the GPU
-// idea    baseline: two pipelines without roles, all batches in one stream. The GPU runs a quarter full, and
-//         empties between batches
+// limit   DRAM bandwidth. H200: 16 batches of 128 rows of 16384 are 268 MB, 67 us at 3.98 TB/s. A batch
+//         alone is 32 CTAs, a quarter of the GPU
+// idea    baseline: two pipelines without roles, all batches in one stream. The GPU runs a quarter full,
+//         and empties between batches
 #include "two_pipelines.cuh"
 
 namespace fathom::lab::warp_specialized_streams {

@@ -2,9 +2,8 @@
 //
 // bytes   8 a number: read once, written once
 // flops   3 a number
-// limit   DRAM bandwidth. H200: 16 batches of 128 rows of 16384 are 268 MB, 67 us at 3.98 TB/s. A batch alone
-// is
-//         32 CTAs, a quarter of the GPU
+// limit   DRAM bandwidth. H200: 16 batches of 128 rows of 16384 are 268 MB, 67 us at 3.98 TB/s. A batch
+//         alone is 32 CTAs, a quarter of the GPU
 // idea    the kernel without roles in four streams of high priority: four batches fill the GPU
 #include <memory>
 

@@ -189,7 +189,7 @@ class TypedProblem final : public Problem {
     } else if constexpr (requires { problem.check(checker); }) {
       problem.check(checker);
     } else {
-      checker.values("out", problem.out, [&](auto... i) { return problem.expected(i...); });
+      checker.values_in_parallel("out", problem.out, [&](auto... i) { return problem.expected(i...); });
     }
   }
 

@@ -14,6 +14,7 @@
 #include "cuda/nvtx_range.h"
 #include "lab/devices.h"
 #include "lab/floor_check.h"
+#include "lab/python_process.h"
 #include "lab/summary.h"
 #include "lab/thread_state.h"
 #include "measure/clock.h"
@@ -77,6 +78,7 @@ PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
   compare_whole_outputs();
   check_floors();
   check_peaks();
+  check_clocks();
   return summarise(std::move(records));
 }
 
@@ -576,6 +578,12 @@ void TimedPoint::check_peaks() {
     if (const Entry* control = control_of(entry))
       entry.caught = check_peak(shares_of_limit(entry), controls_[control->variant]->words());
   }
+}
+
+void TimedPoint::check_clocks() {
+  for (Entry& entry : entries_)
+    if (entry.role == Role::variant && entry.alive() && info(entry).python)
+      entry.caught = info(entry).python->check_clock();
 }
 
 std::optional<double> TimedPoint::floor_of_call(int threads) {

@@ -277,7 +277,7 @@ ExperimentInfo info_of(const Experiment<P>& e) {
       variant.persisting_l2 = v.persisting_l2;
       variant.op            = v.op;
       variant.library       = v.library;
-      if (!v.python.script.empty()) {
+      if (v.python.script) {
         FATHOM_EXPECT(v.kind == Kind::library && e.ranks == 1,
                       v.id + ": Python calls a library, in one rank");
         variant.has_launch = variant.has_prepare = true;

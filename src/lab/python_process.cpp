@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -89,7 +90,8 @@ PythonProcess::PythonProcess(std::string script, double longest_s, bool on_gpu)
 PythonProcess::~PythonProcess() { stop(); }
 
 void PythonProcess::found_in(const std::string& folder) {
-  if (!script_.starts_with('/')) script_ = folder + "/" + script_;
+  if (!script_.starts_with('/'))
+    script_ = (std::filesystem::path(folder) / script_).lexically_normal().generic_string();
 }
 
 const std::set<pid_t>& PythonProcess::running() { return processes(); }
@@ -302,9 +304,13 @@ PythonProcess::Timing PythonProcess::time(const std::function<void()>& calls, bo
   return {.ns = ran.ns};
 }
 
+std::optional<double> PythonProcess::unreported_ns() const {
+  return unreported_ns_.empty() ? std::nullopt : std::optional(measure::median(unreported_ns_));
+}
+
 std::optional<Caught> PythonProcess::check_clock() const {
   if (of_allowed_.empty()) return std::nullopt;
-  const double us = measure::median(unreported_ns_) * 1e-3;
+  const double us = *unreported_ns() * 1e-3;
   if (std::abs(measure::median(of_allowed_)) <= 1) return std::nullopt;
   return Caught{Outcome::invalid, "parent_clock",
                 fmt::format("in half of the samples the process reports at least {:.1f} us {} than the "

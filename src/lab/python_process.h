@@ -59,8 +59,9 @@ class PythonProcess {
   };
   // `held`: the GPU starts when all is enqueued. Not for the first call on a shape, which may wait for it.
   Timing time(const std::function<void()>& calls, bool held);
-  // Compares both clocks over the samples since the last prepare().
+  // Compares both clocks over the samples since the last prepare(): what the process did not report, median.
   std::optional<Caught> check_clock() const;
+  std::optional<double> unreported_ns() const;
 
   const std::string& library() const { return library_; }  // name, version, flags; known after prepare()
 

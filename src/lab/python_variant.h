@@ -47,7 +47,7 @@ using PythonArguments = std::vector<PythonArgument>;
 
 template <class P>
 struct PythonVariant {
-  std::string script;  // beside the declaration; an absolute path is read when it runs
+  const char* script = nullptr;  // beside the declaration; an absolute path is read when it runs
   PythonArguments (*arguments)(const P&) = nullptr;
   // How long a call may take; the import, and a shape's first call, which compiles and tunes, 60 s more.
   double longest_s = 20;

@@ -40,6 +40,7 @@ RunRecord full_run() {
                       .kind           = "optimized",
                       .idea           = "blocks that fit L1",
                       .techniques     = {"tiling"},
+                      .library        = "a library 1.0, its flags",
                       .threads        = 2,
                       .caught_by      = "floor",
                       .invalid_reason = "below the floor",
@@ -96,6 +97,7 @@ TEST(Record, EveryFieldSurvivesWritingAndReading) {
 
   const VariantRecord& tiled = read->experiments.at(0).points.at(0).variants.at(1);
   EXPECT_EQ(tiled.techniques, std::vector<std::string>{"tiling"});
+  EXPECT_EQ(tiled.library, "a library 1.0, its flags");
   EXPECT_EQ(tiled.time_ns->autocorrelation, 0.25);
   EXPECT_EQ(tiled.checked->elements, 7168);
   EXPECT_EQ(tiled.prediction->held, true);

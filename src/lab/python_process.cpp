@@ -222,8 +222,7 @@ nlohmann::json PythonProcess::answer(double longest_s) {
 
 void PythonProcess::prepare(const void* set, const Arena& arena, const PythonArguments& arguments) {
   if (pid_ == 0) start();
-  unreported_ns_.clear();
-  of_allowed_.clear();
+  samples_.clear();
   add_set(set, arena, arguments);
   run({set}, false);
 }
@@ -298,24 +297,30 @@ PythonProcess::Timing PythonProcess::time(const std::function<void()>& calls, bo
   if (!held) return {.ns = run(gathered_, false).ns};
   const Ran flags = run({}, true), ran = run(gathered_, true);
   if (flags.waited || ran.waited) return {.ns = ran.ns, .waited = true};
-  const double unreported = ran.seen_ns - (flags.seen_ns - flags.ns) - ran.ns;
-  unreported_ns_.push_back(unreported);
-  of_allowed_.push_back(unreported / (kShareAllowed * ran.ns + kNsAllowed));
+  samples_.push_back({std::ssize(gathered_), ran.ns, ran.seen_ns, flags.seen_ns - flags.ns});
   return {.ns = ran.ns};
 }
 
-std::optional<double> PythonProcess::unreported_ns() const {
-  return unreported_ns_.empty() ? std::nullopt : std::optional(measure::median(unreported_ns_));
-}
-
-std::optional<Caught> PythonProcess::check_clock() const {
-  if (of_allowed_.empty()) return std::nullopt;
-  const double us = *unreported_ns() * 1e-3;
-  if (std::abs(measure::median(of_allowed_)) <= 1) return std::nullopt;
-  return Caught{Outcome::invalid, "parent_clock",
-                fmt::format("in half of the samples the process reports at least {:.1f} us {} than the "
-                            "parent's clock saw",
-                            std::abs(us), us > 0 ? "less" : "more")};
+std::optional<Caught> PythonProcess::check_clock(int64_t calls) const {
+  std::vector<double> reported, seen, flags;
+  for (const Sample& sample : samples_) {
+    if (sample.calls != calls) continue;
+    reported.push_back(sample.ns);
+    seen.push_back(sample.seen_ns);
+    flags.push_back(sample.flags_ns);
+  }
+  if (reported.empty()) return std::nullopt;
+  const double says = measure::median(reported);
+  const double least =
+      *std::min_element(seen.begin(), seen.end()) - *std::min_element(flags.begin(), flags.end());
+  const double most = measure::median(seen);
+  if (says >= (1 - kShareAllowed) * least - kNsAllowed && says <= (1 + kShareAllowed) * most + kNsAllowed)
+    return std::nullopt;
+  return Caught{
+      Outcome::invalid, "parent_clock",
+      fmt::format("the process reports {:.1f} us for a sample that took from {:.1f} to {:.1f} us by "
+                  "its parent's clock",
+                  says * 1e-3, least * 1e-3, most * 1e-3)};
 }
 
 }  // namespace fathom::lab

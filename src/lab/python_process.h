@@ -6,8 +6,9 @@
 // What the process could fake is its own time. So the parent keeps its clock, from raising the flag until it
 // sees a second one that is raised after the last call. On a GPU no Python runs in between: the GPU waits for
 // the one flag and writes the other. The same without calls, before every sample, tells what the flags take.
-// What the process reports may differ from the parent's time, less that, by 5 % and 10 us in the median over
-// a point's samples (check_clock). A process bent on cheating could still compute before it is let go, as a
+// The median that the process reports may lie below the least that the parent ever saw of such a sample, less
+// what the flags take, by 5 % and 10 us (check_clock): a busy host only lengthens what the parent sees. A
+// process bent on cheating could still compute before it is let go, as a
 // variant could on another stream; the floor bounds what that gains. Inputs and outputs are verified as any
 // variant's.
 #pragma once
@@ -59,9 +60,8 @@ class PythonProcess {
   };
   // `held`: the GPU starts when all is enqueued. Not for the first call on a shape, which may wait for it.
   Timing time(const std::function<void()>& calls, bool held);
-  // Compares both clocks over the samples since the last prepare(): what the process did not report, median.
-  std::optional<Caught> check_clock() const;
-  std::optional<double> unreported_ns() const;
+  // Compares both clocks over the samples of so many calls since the last prepare().
+  std::optional<Caught> check_clock(int64_t calls) const;
 
   const std::string& library() const { return library_; }  // name, version, flags; known after prepare()
 
@@ -73,6 +73,10 @@ class PythonProcess {
   struct Ran {
     double ns = 0, seen_ns = 0;  // reported, and by the parent's clock
     bool waited = false;
+  };
+  struct Sample {
+    int64_t calls;
+    double ns, seen_ns, flags_ns;  // reported; by the parent's clock; and of the flags, without calls
   };
   void start();
   void stop() noexcept;
@@ -93,7 +97,7 @@ class PythonProcess {
   uint32_t ticket_ = 0;
   std::set<const void*> sets_;
   std::vector<const void*> gathered_;
-  std::vector<double> unreported_ns_, of_allowed_;  // by sample: what Python did not report, as a share too
+  std::vector<Sample> samples_;
 };
 
 }  // namespace fathom::lab

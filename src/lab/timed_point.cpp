@@ -75,10 +75,10 @@ PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
   calibrate();
   compare_fresh_with_repeated();
   run_rounds();
+  check_clocks();
   compare_whole_outputs();
   check_floors();
   check_peaks();
-  check_clocks();
   return summarise(std::move(records));
 }
 
@@ -583,7 +583,7 @@ void TimedPoint::check_peaks() {
 void TimedPoint::check_clocks() {
   for (Entry& entry : entries_)
     if (entry.role == Role::variant && entry.alive() && info(entry).python)
-      entry.caught = info(entry).python->check_clock();
+      entry.caught = info(entry).python->check_clock(calls_);
 }
 
 std::optional<double> TimedPoint::floor_of_call(int threads) {

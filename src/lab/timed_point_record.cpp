@@ -54,10 +54,7 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     record.bytes_read     = cost.read + cost.disk_read;
     record.bytes_written  = cost.written;
     record.flops          = cost.flops;
-    if (const auto& python = info(entry).python) {
-      record.library = python->library();
-      if (const auto ns = python->unreported_ns()) record.metrics["unreported_ns_a_sample"] = {*ns, "lower"};
-    }
+    if (info(entry).python) record.library = info(entry).python->library();
     if (entry.prepare_ns >= 0) record.prepare_ns = static_cast<double>(entry.prepare_ns);
     if (entry.checked > 0)
       record.checked = Checked{entry.checked, entry.elements, entry.max_error, entry.tolerance};

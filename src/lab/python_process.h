@@ -39,6 +39,7 @@ class PythonProcess {
   PythonProcess(const PythonProcess&)            = delete;
   PythonProcess& operator=(const PythonProcess&) = delete;
   void found_in(const std::string& folder);
+  const std::string& script() const { return script_; }
 
   // prepare(), call() and time() throw Unavailable where Python lacks something, TimedOut where it does not
   // answer in time, and SystemError where it failed or ended, with the last lines that it wrote to stderr.

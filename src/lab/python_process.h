@@ -6,11 +6,11 @@
 // What the process could fake is its own time. So the parent keeps its clock, from raising the flag until it
 // sees a second one that is raised after the last call. On a GPU no Python runs in between: the GPU waits for
 // the one flag and writes the other. The same without calls, before every sample, tells what the flags take.
-// The median that the process reports may lie below the least that the parent ever saw of such a sample, less
-// what the flags take, by 5 % and 10 us (check_clock): a busy host only lengthens what the parent sees. A
-// process bent on cheating could still compute before it is let go, as a
-// variant could on another stream; the floor bounds what that gains. Inputs and outputs are verified as any
-// variant's.
+// What the process reports may lie below what the parent saw, less the flags, by 5 % and 10 us: in some
+// sample of each point, and in the median below the least that the parent saw of any (check_clock). Least and
+// some, because a busy host lengthens what the parent sees. A process bent on cheating could still compute
+// before it is let go, as a variant could on another stream; the floor bounds what that gains. Inputs and
+// outputs are verified as any variant's.
 #pragma once
 
 #include <sys/types.h>

@@ -9,6 +9,7 @@
 
 #include "lab/catalog.h"
 #include "lab/coverage.h"
+#include "lab/python_process.h"
 #include "lab/record.h"
 #include "lab/registry.h"
 #include "lab/source_hash.h"
@@ -21,6 +22,18 @@ TEST(Registry, TechniquesStayWithinTheirChapter) {
   const auto chapters = parse_chapters(chapters_toml());
   ASSERT_TRUE(chapters.has_value()) << chapters.error().message;
   for (const std::string& breach : scope_breaches(*chapters, experiments())) ADD_FAILURE() << breach;
+}
+
+TEST(Registry, EveryScriptOfAPythonVariantIsCompiledIn) {
+  int scripts = 0;
+  for (const ExperimentInfo& experiment : experiments())
+    for (const VariantInfo& variant : experiment.variants)
+      if (variant.python) {
+        ++scripts;
+        EXPECT_FALSE(python_source(variant.python->script()).empty())
+            << experiment.id << "/" << variant.id << ": " << variant.python->script();
+      }
+  EXPECT_GT(scripts, 0);
 }
 
 TEST(Registry, EveryLabelIsATargetOrATypedSkip) {

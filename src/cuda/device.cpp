@@ -40,6 +40,12 @@ class CudaDevice final : public Device {
     return memory_.allocate(bytes);
   }
   void release(void* memory) noexcept override { memory_.release(memory); }
+  std::string ipc_handle(const void* allocation) override {
+    const DeviceGuard current(id_);
+    cudaIpcMemHandle_t handle;
+    FATHOM_CUDA(cudaIpcGetMemHandle(&handle, const_cast<void*>(allocation)));
+    return {handle.reserved, sizeof handle.reserved};
+  }
   void pin(void* memory, int64_t bytes) override {
     const DeviceGuard current(id_);
     memory_.pin(memory, bytes);

@@ -28,6 +28,9 @@ class Device {
   // Aligned to 256 bytes, not initialised; throws NotEnoughMemory (core/expect.h). Freed by release().
   virtual void* allocate(int64_t bytes)       = 0;
   virtual void release(void* memory) noexcept = 0;
+  // With which another process of this host opens the memory (cudaIpcOpenMemHandle): 64 bytes. `allocation`:
+  // as allocate() returned it. SystemError where the system does not share.
+  virtual std::string ipc_handle(const void* allocation) = 0;
   // Page-locks host memory that was allocated elsewhere: copies run at the link's rate, and kernels can read
   // it.
   virtual void pin(void* memory, int64_t bytes) = 0;

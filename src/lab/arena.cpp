@@ -73,6 +73,7 @@ struct Arena::Buffer {
   Device* device       = nullptr;  // where the payload lies; null: on the host
   Device* pinned_by    = nullptr;
   void* allocation     = nullptr;  // of the device
+  int file             = -1;       // that the mapping is of; -1: it is anonymous
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept
@@ -85,13 +86,15 @@ struct Arena::Buffer {
         mapped_bytes(other.mapped_bytes),
         device(other.device),
         pinned_by(std::exchange(other.pinned_by, nullptr)),
-        allocation(std::exchange(other.allocation, nullptr)) {}
+        allocation(std::exchange(other.allocation, nullptr)),
+        file(std::exchange(other.file, -1)) {}
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer() {
     if (pinned_by) pinned_by->unpin(mapping);
     if (mapping && role == Role::input) lab::remove_input_mapping(mapping);
     if (mapping) munmap(mapping, static_cast<size_t>(mapped_bytes));
     if (allocation) device->release(allocation);
+    if (file >= 0) close(file);
   }
 
   bool guarded() const { return mapping || allocation; }
@@ -153,7 +156,7 @@ void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages
     buffer.allocation = device_->allocate(kGuardBytes + buffer.bytes + kGuardBytes);
     buffer.data       = static_cast<std::byte*>(buffer.allocation) + kGuardBytes;
   } else {
-    map_on_host(buffer, pages, static_cast<int64_t>(buffers_.size()));
+    map_on_host(buffer, pages, place, static_cast<int64_t>(buffers_.size()));
     if (Device* device = pins_for_ ? pins_for_ : place == Place::pinned ? device_ : nullptr) {
       device->pin(buffer.mapping, buffer.mapped_bytes);
       buffer.pinned_by = device;
@@ -167,7 +170,7 @@ void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages
   return data;
 }
 
-void Arena::map_on_host(Buffer& buffer, Pages pages, int64_t ordinal) {
+void Arena::map_on_host(Buffer& buffer, Pages pages, Place place, int64_t ordinal) {
   const int64_t bytes = buffer.bytes;
   const bool huge     = pages == Pages::huge && bytes >= kHugePage;
   // Each buffer starts some cache lines further into its page than the one before.
@@ -175,8 +178,12 @@ void Arena::map_on_host(Buffer& buffer, Pages pages, int64_t ordinal) {
   const int64_t total   = kGuardBytes + stagger + bytes + kGuardBytes + kLine + (huge ? kHugePage : 0);
   if (bytes > kHugePage && total > available_memory() * 9 / 10)
     throw NotEnoughMemory(total, available_memory());
-  void* mapping =
-      mmap(nullptr, static_cast<size_t>(total), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == Place::shared) {
+    buffer.file = FATHOM_SYSTEM(memfd_create("fathom_arena", MFD_CLOEXEC));
+    FATHOM_SYSTEM(ftruncate(buffer.file, total));
+  }
+  const int kind = place == Place::shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* mapping  = mmap(nullptr, static_cast<size_t>(total), PROT_READ | PROT_WRITE, kind, buffer.file, 0);
   if (mapping == MAP_FAILED) throw NotEnoughMemory(total, available_memory());
   buffer.mapping      = mapping;
   buffer.mapped_bytes = total;
@@ -347,6 +354,26 @@ void Arena::copy_outputs_to(std::vector<std::byte>& copy) const {
     const std::byte* bytes = buffer.on_host(from_device);
     copy.insert(copy.end(), bytes, bytes + buffer.bytes);
   }
+}
+
+Arena::Shared Arena::shared(const void* data) const {
+  const auto found = std::find_if(buffers_.begin(), buffers_.end(),
+                                  [&](const Buffer& buffer) { return buffer.data == data; });
+  FATHOM_EXPECT(found != buffers_.end() && (found->allocation || found->file >= 0),
+                "another process can open whole buffers of a device or of Place::shared");
+  std::byte pattern[kGuardBytes];
+  guard_pattern(found->band(0), pattern);
+  Shared shared{.bytes = found->bytes};
+  std::memcpy(&shared.guard, pattern + kGuardBytes - sizeof shared.guard, sizeof shared.guard);
+  if (found->allocation) {
+    for (const unsigned char byte : found->device->ipc_handle(found->allocation))
+      shared.allocation += fmt::format("{:02x}", byte);
+    shared.offset = kGuardBytes;
+  } else {
+    shared.allocation = fmt::format("/proc/{}/fd/{}", getpid(), found->file);
+    shared.offset     = found->data - static_cast<std::byte*>(found->mapping);
+  }
+  return shared;
 }
 
 void Arena::copy_to(Arena& host) const {

@@ -47,6 +47,7 @@ enum class Place {
   device,
   host,    // pageable
   pinned,  // page-locked: kernels can read it across the link
+  shared,  // pageable, in a file of memory that other processes can open
 };
 enum class Role { input, output, workspace };
 
@@ -110,6 +111,13 @@ class Arena {
   void copy_outputs_to(std::vector<std::byte>& copy) const;
   // Every input and output, and the poison's nonce, into an arena of the same declarations on the host.
   void copy_to(Arena& host) const;
+  // Where another process finds the buffer that begins at `data`: one of a device, or in Place::shared.
+  struct Shared {
+    std::string allocation;  // of a device: the hexadecimal digits of its handle; of the host: a file's path
+    int64_t offset = 0, bytes = 0;
+    uint64_t guard = 0;  // the 8 bytes before the buffer, to recognise it by
+  };
+  Shared shared(const void* data) const;
   // The offset of the byte at `output` in the copy that copy_outputs_to() makes.
   int64_t offset_in_copy(const void* output) const;
 
@@ -136,7 +144,7 @@ class Arena {
     return n;
   }
   void* add(Role role, int64_t elements, int64_t element_bytes, Pages pages, Place place, Source source);
-  static void map_on_host(Buffer& buffer, Pages pages, int64_t ordinal);
+  static void map_on_host(Buffer& buffer, Pages pages, Place place, int64_t ordinal);
   void adopt_bytes(void* data, int64_t bytes, Role role);
   void fill_on_device(const Buffer& buffer, uint64_t seed);
 

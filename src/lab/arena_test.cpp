@@ -1,6 +1,8 @@
 #include "lab/arena.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -172,6 +174,27 @@ TEST(Arena, CopyOfOutputsKeepsTheirPlaces) {
   EXPECT_EQ(arena.output_bytes(), 28);
 }
 
+TEST(Arena, AnotherMappingFindsASharedBuffer) {
+  Arena arena;
+  const auto in = arena.input<float>({1000}, Uniform{-1, 1}, Pages::huge, Place::shared);
+  arena.fill(7);
+  const Arena::Shared shared = arena.shared(in.data());
+  ASSERT_EQ(shared.bytes, 4000);
+  const int fd = open(shared.allocation.c_str(), O_RDONLY);
+  ASSERT_GE(fd, 0) << shared.allocation;
+  std::vector<float> seen(1000);
+  uint64_t guard = 0;
+  EXPECT_EQ(pread(fd, seen.data(), 4000, shared.offset), 4000);
+  EXPECT_EQ(pread(fd, &guard, 8, shared.offset - 8), 8);
+  close(fd);
+  EXPECT_TRUE(std::equal(seen.begin(), seen.end(), in.data()));
+  EXPECT_EQ(guard, shared.guard);
+  EXPECT_FALSE(arena.broken_guard().has_value());
+  EXPECT_THROW(arena.shared(in.data() + 1), ContractError) << "no buffer begins there";
+  const auto own = arena.output<float>({4});
+  EXPECT_THROW(arena.shared(own.data()), ContractError) << "nobody else can open it";
+}
+
 // A device on the host that records the requests about its memory.
 class HostedDevice final : public Device {
  public:
@@ -200,6 +223,7 @@ class HostedDevice final : public Device {
   uint64_t checksum(const void*, int64_t) override { return 0; }
   void flush_l2() override { done.push_back("flush"); }
   void enqueue_to_device(void* to, const void* from, int64_t bytes) override { to_device(to, from, bytes); }
+  std::string ipc_handle(const void*) override { return "\x01\xff"; }
   void set_aside_l2(int64_t) override {}
   std::optional<std::string> restore_l2() override { return {}; }
   StreamRef stream() override { return nullptr; }
@@ -207,6 +231,18 @@ class HostedDevice final : public Device {
 
   std::vector<std::string> done;
 };
+
+TEST(Arena, ADevicesBufferIsSharedByItsAllocation) {
+  HostedDevice device;
+  Arena arena(&device);
+  const auto out             = arena.output<float>({5});
+  const Arena::Shared shared = arena.shared(out.data());
+  EXPECT_EQ(shared.allocation, "01ff");
+  EXPECT_EQ(shared.bytes, 20);
+  uint64_t guard = 0;
+  std::memcpy(&guard, reinterpret_cast<const std::byte*>(out.data()) - 8, 8);
+  EXPECT_EQ(guard, shared.guard);
+}
 
 TEST(Arena, NoPoisonOfALargeWorkspaceStaysInADevicesCaches) {
   for (const int64_t large : {int64_t{2} << 20, int64_t{8} << 20}) {

@@ -137,9 +137,12 @@ ChildEnding run_child(const ExperimentInfo& experiment, const MeasureOptions& op
   const PhaseBoard board = PhaseBoard::create();
   const Started child    = start_child(child_options(experiment, options), options.run.device, board);
   LineReader events(child.events);
-  const RunOptions& run      = options.run;
-  const auto started         = Steady::now();
-  const double phase_limit_s = kPhaseLimitS * run.timeout_multiplier;
+  const RunOptions& run = options.run;
+  const auto started    = Steady::now();
+  // A Python process may import and compile for longer, and has limits of its own.
+  const bool python          = std::any_of(experiment.variants.begin(), experiment.variants.end(),
+                                           [](const VariantInfo& v) { return v.python != nullptr; });
+  const double phase_limit_s = (python ? 4 : 1) * kPhaseLimitS * run.timeout_multiplier;
   const int64_t memory_limit =
       run.memory_limit_bytes > 0 ? run.memory_limit_bytes : available_bytes() / 10 * 9;
 

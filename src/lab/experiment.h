@@ -23,6 +23,8 @@
 #include "core/expect.h"
 #include "lab/experiment_info.h"
 #include "lab/problem.h"
+#include "lab/python_process.h"
+#include "lab/python_variant.h"
 #include "lab/rank.h"
 #include "lab/session.h"
 
@@ -70,6 +72,8 @@ struct Variant {
   // {} calls, and the link fails.
   std::vector<machine::Feature> needs = std::vector<machine::Feature>(0);
   std::string library = {};  // soname, e.g. "libopenblas.so.0": typed skip where it does not load
+  // In place of a launch: a kernel that Python calls, in a process of its own.
+  PythonVariant<P> python = {};
   // Not run at points beyond, e.g. {{"n", 512}}; the report says so.
   std::vector<Point::Parameter> up_to = std::vector<Point::Parameter>(0);
   // Every sample of this experiment runs in a fresh process, and rounds alternate processes: for variants
@@ -136,19 +140,36 @@ struct Experiment {
 template <class P>
 class TypedProblem final : public Problem {
  public:
-  TypedProblem(const Experiment<P>& experiment, const Point& at, Device* device, const Rank* rank)
+  // `python`: the process of each variant, null where it has none.
+  TypedProblem(const Experiment<P>& experiment, std::vector<std::shared_ptr<PythonProcess>> python,
+               const Point& at, Device* device, const Rank* rank)
       : Problem(device),
         experiment_(experiment),
+        python_(std::move(python)),
         at_(at),
         rank_(rank),
         problem_(construct(at, *arena_, rank)),
         launches_(experiment.variants.size()) {
     for (size_t v = 0; v < launches_.size(); ++v) launches_[v] = experiment.variants[v].launch;
   }
+  ~TypedProblem() override {
+    for (const auto& process : python_)
+      if (process) process->forget(this);
+  }
   Cost cost() const override { return problem_.cost(); }
-  void call(int variant, Context& context) override { launches_[variant](problem_, context); }
+  void call(int variant, Context& context) override {
+    if (const auto& process = python_[variant]) {
+      if (!process->knows(this)) process->add_set(this, *arena_, arguments(variant));
+      process->call(this);
+    } else {
+      launches_[variant](problem_, context);
+    }
+  }
   void prepare(int variant, Context& context) override {
-    launches_[variant] = experiment_.variants[variant].prepare(problem_, context);
+    if (const auto& process = python_[variant])
+      process->prepare(this, *arena_, arguments(variant));
+    else
+      launches_[variant] = experiment_.variants[variant].prepare(problem_, context);
   }
   void bind(int variant, const Problem& prepared) override {
     launches_[variant] = static_cast<const TypedProblem&>(prepared).launches_[variant];
@@ -164,6 +185,10 @@ class TypedProblem final : public Problem {
   }
 
  private:
+  PythonArguments arguments(int variant) const {
+    return experiment_.variants[variant].python.arguments(problem_);
+  }
+
   static P construct(const Point& at, Arena& arena, [[maybe_unused]] const Rank* rank) {
     if constexpr (kHasRanks<P>)
       return P(at, arena, *rank);
@@ -201,6 +226,7 @@ class TypedProblem final : public Problem {
   }
 
   const Experiment<P>& experiment_;
+  const std::vector<std::shared_ptr<PythonProcess>> python_;
   Point at_;
   const Rank* rank_;
   P problem_;
@@ -251,16 +277,26 @@ ExperimentInfo info_of(const Experiment<P>& e) {
       variant.persisting_l2 = v.persisting_l2;
       variant.op            = v.op;
       variant.library       = v.library;
+      if (v.python.script) {
+        FATHOM_EXPECT(v.kind == Kind::library && e.ranks == 1,
+                      v.id + ": Python calls a library, in one rank");
+        variant.has_launch = variant.has_prepare = true;
+        variant.python =
+            std::make_shared<PythonProcess>(v.python.script, v.python.longest_s, e.backend == Backend::cuda);
+      }
     }
     info.variants.push_back(std::move(variant));
   }
-  if constexpr (kIsSession<P>)
+  if constexpr (kIsSession<P>) {
     FATHOM_EXPECT(e.limit == Limit::none && e.check_at.empty(),
                   "a session is checked by its answers, and no single resource bounds it");
-  else
-    info.make = [&e](const Point& at, Device* device, const Rank* rank) {
-      return std::make_unique<TypedProblem<P>>(e, at, device, rank);
+  } else {
+    std::vector<std::shared_ptr<PythonProcess>> python;
+    for (const VariantInfo& variant : info.variants) python.push_back(variant.python);
+    info.make = [&e, python](const Point& at, Device* device, const Rank* rank) {
+      return std::make_unique<TypedProblem<P>>(e, python, at, device, rank);
     };
+  }
   return info;
 }
 

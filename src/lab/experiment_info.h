@@ -78,6 +78,8 @@ enum class RanksAs {
 
 inline constexpr int kAllThreads = 0;
 
+class PythonProcess;
+
 // One input set of one point, with the type of the problem forgotten. A problem on a GPU has a twin in host
 // memory, built when it is first needed; references and checks read the twin after the device's buffers were
 // copied there.
@@ -141,6 +143,7 @@ struct VariantInfo {
   int64_t persisting_l2 = 0;
   std::vector<machine::Feature> needs;
   std::string op, library;
+  std::shared_ptr<PythonProcess> python;  // that makes its calls; null: they are made here
   std::vector<Point::Parameter> up_to;
   std::function<std::unique_ptr<Session>(const Point&)> start;  // of a session
   bool may_refuse = false;                                      // a session may turn requests away

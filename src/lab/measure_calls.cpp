@@ -123,7 +123,7 @@ void profile_variants(const ExperimentInfo& experiment, const std::vector<PointR
       const bool has_time =
           std::any_of(point.variants.begin(), point.variants.end(),
                       [&](const VariantRecord& r) { return r.id == variant.id && r.time_ns.has_value(); });
-      if (!has_time) continue;
+      if (!has_time || variant.python) continue;  // its kernels are another process's
       events.phase(variant.id, "profile", 1);
       Context context{timer->stream(), pools.of(variant.threads)};
       if (variant.has_prepare) sets.prepare(static_cast<int>(v), context);

@@ -50,6 +50,12 @@ class Unavailable : public std::runtime_error {
   std::string reason_;
 };
 
+// Thrown by a call that a process of its own makes and that does not end in time.
+class TimedOut : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // The work of one call, the same for all variants: the least it must move and compute. Bytes are those that
 // must cross from the level that holds the working set; a line read for one useful word counts as the word.
 struct Cost {

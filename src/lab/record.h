@@ -54,6 +54,7 @@ struct VariantRecord {
   std::string kind;  // baseline | optimized | library | engine
   std::string idea;
   std::vector<std::string> techniques;
+  std::string library;  // name, version and flags, where the variant says
   int threads    = 1;
   Outcome status = Outcome::ok;
   std::optional<Skip> skip;

@@ -100,6 +100,7 @@ json to_json(const VariantRecord& variant) {
               {"checked", to_json(variant.checked)},
               {"prediction", to_json(variant.prediction)},
               {"metrics", metrics}};
+  if (!variant.library.empty()) out["library"] = variant.library;
   if (!variant.detail.empty()) out["detail"] = variant.detail;
   if (variant.wall_ns) out["wall_ns"] = number(variant.wall_ns);
   if (variant.prepare_ns) out["prepare_ns"] = number(variant.prepare_ns);
@@ -166,6 +167,7 @@ VariantRecord read_variant(const JsonField& field) {
                         .kind              = field["kind"].text_or("optimized"),
                         .idea              = field["idea"].text_or(""),
                         .techniques        = field["techniques"].texts(),
+                        .library           = field["library"].text_or(""),
                         .threads           = static_cast<int>(field["threads"].integer_or(1)),
                         .status            = read_outcome(field["status"]),
                         .skip              = read_skip(field["skip"]),

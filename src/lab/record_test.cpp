@@ -57,11 +57,12 @@ RunRecord full_run() {
                       .prediction     = PredictionScore{"share >= 0.8", true},
                       .metrics        = {{"bytes_per_s", {2e10, "higher"}}},
                       .samples_ns     = {6.5e4, 6.4e4, 65000.5}};
-  VariantRecord skipped{.id     = "cuda",
-                        .kind   = "library",
-                        .status = Outcome::skipped,
-                        .skip   = Skip{"needs_cuda", ""},
-                        .detail = "no GPU"};
+  VariantRecord skipped{.id      = "cuda",
+                        .kind    = "library",
+                        .library = "a library 1.0, its flags",
+                        .status  = Outcome::skipped,
+                        .skip    = Skip{"needs_cuda", ""},
+                        .detail  = "no GPU"};
   PointRecord point{.at               = Point({{"dtype", "f32"}, {"n", int64_t{4096}}, {"theta", 0.5}}),
                     .cache            = "rotated",
                     .clock            = "cpu",
@@ -96,6 +97,7 @@ TEST(Record, EveryFieldSurvivesWritingAndReading) {
 
   const VariantRecord& tiled = read->experiments.at(0).points.at(0).variants.at(1);
   EXPECT_EQ(tiled.techniques, std::vector<std::string>{"tiling"});
+  EXPECT_EQ(read->experiments[0].points[0].variants.at(2).library, "a library 1.0, its flags");
   EXPECT_EQ(tiled.time_ns->autocorrelation, 0.25);
   EXPECT_EQ(tiled.checked->elements, 7168);
   EXPECT_EQ(tiled.prediction->held, true);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/expect.h"
+#include "lab/python_process.h"
 
 namespace fathom::lab {
 namespace {
@@ -41,6 +42,8 @@ void register_experiment(ExperimentInfo info, std::string_view file) {
   info.folder = folder_of(file);
   FATHOM_EXPECT(!info.variants.empty(), info.id + " has no variants");
   FATHOM_EXPECT(find_experiment(info.id) == nullptr, info.id + " is registered twice");
+  for (const VariantInfo& variant : info.variants)
+    if (variant.python) variant.python->found_in(info.folder);
   std::set<std::string> ids;
   for (const VariantInfo& variant : info.variants)
     FATHOM_EXPECT(ids.insert(variant.id).second,

@@ -9,6 +9,7 @@
 #include "core/cpu_affinity.h"
 #include "cuda/device.h"
 #include "lab/devices.h"
+#include "lab/python_process.h"
 #include "machine/gpu.h"
 #include "machine/gpu_ceiling_kernels.h"
 #include "machine/nvml.h"
@@ -22,12 +23,26 @@ namespace {
 double wall_ns() { return static_cast<double>(measure::now_ns(measure::Clock::wall)); }
 double cpu_ns() { return static_cast<double>(measure::now_ns(measure::Clock::thread_cpu)); }
 
+// By the clock of the process that makes the calls.
+SampleTimer::Reading time_in_python(PythonProcess& process, const std::function<void()>& calls, bool held) {
+  PythonProcess::Timing timing;
+  SampleTimer::Reading reading{.caught = guarded([&] { timing = process.time(calls, held); })};
+  reading.clock_ns = reading.wall_ns = timing.ns;
+  if (timing.waited) {
+    reading.doubtful = true;
+    reading.caught   = Caught{Outcome::invalid, "declared_sync",
+                            "the calls of a sample wait for the GPU, which waits until they are enqueued"};
+  }
+  return reading;
+}
+
 class HostTimer final : public SampleTimer {
  public:
   HostTimer(Clock clock, std::vector<int> cpus) : clock_(clock), cpus_(std::move(cpus)) {}
 
   Reading time(const VariantInfo& variant, ThreadPool& pool, const std::function<void()>& calls,
-               bool) override {
+               bool first) override {
+    if (variant.python) return time_in_python(*variant.python, calls, !first);
     // A library starts its own threads at its first calls, on the CPUs that this thread may use then.
     std::optional<ScopedAffinity> free;
     if (variant.kind == Kind::library && variant.threads != 1) free.emplace(cpus_);
@@ -96,6 +111,10 @@ class GpuTimer final : public SampleTimer {
 
   Reading time(const VariantInfo& variant, ThreadPool&, const std::function<void()>& calls,
                bool first) override {
+    if (variant.python) {
+      device_.synchronize();
+      return time_in_python(*variant.python, calls, !first);
+    }
     measure::GpuClock::Sample sample;
     if (variant.persisting_l2 > 0) device_.set_aside_l2(variant.persisting_l2);
     const auto thrown = guarded([&] { sample = clock_->time(calls, !first && !variant.syncs); });

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 bool is_source(const fs::path& file) {
   const std::string extension = file.extension().string(), stem = file.stem().string();
-  return (extension == ".cpp" || extension == ".h" || extension == ".cu" || extension == ".cuh") &&
+  return (extension == ".cpp" || extension == ".h" || extension == ".cu" || extension == ".cuh" ||
+          extension == ".py") &&
          !stem.ends_with("_test");
 }
 
@@ -57,7 +58,10 @@ SourceHasher::SourceHasher(const fs::path& root) : root_(fs::weakly_canonical(ro
 
 const SourceTokens& SourceHasher::tokens(const fs::path& file) {
   const auto [place, added] = tokens_.try_emplace(file);
-  if (added) place->second = tokens_of(read_file(file));
+  if (added && file.extension() == ".py")
+    place->second.text = read_file(file);
+  else if (added)
+    place->second = tokens_of(read_file(file));
   return place->second;
 }
 

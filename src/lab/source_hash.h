@@ -14,7 +14,7 @@
 namespace fathom::lab {
 
 // 16 hexadecimal digits (XXH3, 64 bits) of an experiment's sources, as the compiler sees them (tokens, see
-// lab/source_tokens.h): every .cpp, .h, .cu and .cuh file of the folder, by name and tokens, and what they
+// lab/source_tokens.h; Python as it is): every .cpp, .h, .cu, .cuh and .py file of the folder, and what they
 // include of experiments/, src/kernels/, src/model/ and src/load/, each header with its implementations
 // beside it. An experiment that includes the engine has all of src/engine, with everything that includes of
 // src/. The harness itself (src/lab, src/measure, src/machine) does not count, nor do tests and notes: they
@@ -44,6 +44,8 @@ bool build_dirty();                 // tracked files differed from that commit
 std::string_view build_compiler();  // "GNU 12.2.0"
 std::string_view build_flags();     // "RelWithDebInfo: -O2 -g"
 
+// A Python script of experiments/ or of src/lab/, by its path from the root; empty where there is none.
+std::string_view python_source(std::string_view path);
 std::string_view chapters_toml();
 std::string_view labels_toml();
 std::string_view catalog_csv();

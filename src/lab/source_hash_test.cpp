@@ -48,6 +48,16 @@ TEST_F(SourceHashTest, ChangesWithSourcesOnly) {
   EXPECT_NE(hash(), longer);
   fs::remove(root_ / "experiments/ch07_memory/x/padded.cpp");
   EXPECT_EQ(hash(), before);
+  write("experiments/ch07_memory/x/triton_x.py", "half = n // 2\n");
+  const std::string with_script = hash();
+  EXPECT_NE(with_script, before);
+  write("experiments/ch07_memory/x/triton_x.py", "half = n // 3\n");
+  EXPECT_NE(hash(), with_script) << "// is no comment in Python";
+}
+
+TEST(PythonSource, IsCompiledIn) {
+  EXPECT_NE(python_source("src/lab/python_runner.py").find("def bind(p):"), std::string_view::npos);
+  EXPECT_TRUE(python_source("src/lab/no_such.py").empty());
 }
 
 TEST_F(SourceHashTest, DoesNotChangeWithCommentsAndFormat) {

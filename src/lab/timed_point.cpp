@@ -14,6 +14,7 @@
 #include "cuda/nvtx_range.h"
 #include "lab/devices.h"
 #include "lab/floor_check.h"
+#include "lab/python_process.h"
 #include "lab/summary.h"
 #include "lab/thread_state.h"
 #include "measure/clock.h"
@@ -74,6 +75,7 @@ PointRecord TimedPoint::run(std::vector<VariantRecord> records) {
   calibrate();
   compare_fresh_with_repeated();
   run_rounds();
+  check_clocks();
   compare_whole_outputs();
   check_floors();
   check_peaks();
@@ -580,6 +582,12 @@ void TimedPoint::check_peaks() {
     if (const Entry* control = control_of(entry))
       entry.caught = check_peak(shares_of_limit(entry), controls_[control->variant]->words());
   }
+}
+
+void TimedPoint::check_clocks() {
+  for (Entry& entry : entries_)
+    if (entry.role == Role::variant && entry.alive() && info(entry).python)
+      entry.caught = info(entry).python->check_clock(calls_);
 }
 
 std::optional<double> TimedPoint::floor_of_call(int threads) {

@@ -69,6 +69,7 @@ class TimedPoint {
   std::optional<double> floor_of_call(int threads);
   void check_floors();
   void check_peaks();
+  void check_clocks();
   // The control of the variant's threads and instruction set; null where the limit has none.
   const Entry* control_of(const Entry& entry) const;
   std::vector<double> shares_of_limit(const Entry& entry) const;  // one a round

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lab/python_process.h"
 #include "lab/summary.h"
 #include "lab/timed_point.h"
 #include "measure/interval.h"
@@ -53,6 +54,7 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     record.bytes_read     = cost.read + cost.disk_read;
     record.bytes_written  = cost.written;
     record.flops          = cost.flops;
+    if (info(entry).python) record.library = info(entry).python->library();
     if (entry.prepare_ns >= 0) record.prepare_ns = static_cast<double>(entry.prepare_ns);
     if (entry.checked > 0)
       record.checked = Checked{entry.checked, entry.elements, entry.max_error, entry.tolerance};

@@ -15,6 +15,7 @@
 #include <memory>
 #include <set>
 
+#include "lab/python_process.h"
 #include "measure/clock.h"
 
 namespace fathom::lab {
@@ -32,10 +33,19 @@ int thread_count() {
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 1);
 }
 
-// Running, or ended and not waited for.
+// Running, or ended and not waited for; the harness's Python processes do not count.
 bool has_child_process() {
   siginfo_t info{};
-  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return false;
+  const std::set<pid_t>& ours = PythonProcess::running();
+  if (ours.empty()) return true;
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(opendir("/proc/self/task"), closedir);
+  while (const dirent* task = tasks ? readdir(tasks.get()) : nullptr) {
+    std::ifstream children(fmt::format("/proc/self/task/{}/children", task->d_name));
+    for (pid_t child; children >> child;)
+      if (ours.count(child) == 0) return true;
+  }
+  return false;
 }
 
 // CPU time of the child processes that were waited for.

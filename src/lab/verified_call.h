@@ -81,6 +81,8 @@ std::optional<Caught> guarded(F&& f) {
     throw;  // ends this process; the next one goes on without the variant
   } catch (const ContractError& e) {
     return Caught{Outcome::wrong, "contract", e.what()};
+  } catch (const TimedOut& e) {
+    return Caught{Outcome::timeout, "deadline", e.what()};
   } catch (const std::exception& e) {
     return Caught{Outcome::crashed, "exception", e.what()};
   }

@@ -40,6 +40,15 @@ std::set<std::string> experiment_folders(const fs::path& root) {
   return folders;
 }
 
+// Scripts that the program hands to Python.
+std::set<std::string> scripts(const fs::path& root) {
+  std::set<std::string> paths;
+  for (const char* folder : {"experiments", "src/lab"})
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder))
+      if (entry.path().extension() == ".py") paths.insert(fs::relative(entry.path(), root).generic_string());
+  return paths;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -57,6 +66,9 @@ int main(int argc, char** argv) {
   std::string table;
   for (const std::string& folder : experiment_folders(root))
     table += fmt::format("    {{\"{}\", \"{}\"}},\n", folder, hasher.hash(folder));
+  std::string python;
+  for (const std::string& path : scripts(root))
+    python += fmt::format("    {{\"{}\", R\"python({})python\"}},\n", path, contents(root / path));
   const std::string text = fmt::format(
       R"(// Written by write_source_tables.
 #include <map>
@@ -72,6 +84,13 @@ std::string_view source_hash(std::string_view folder) {{
   return found == hashes.end() ? std::string_view() : found->second;
 }}
 
+std::string_view python_source(std::string_view path) {{
+  static const std::map<std::string_view, std::string_view> scripts = {{
+{}  }};
+  const auto found = scripts.find(path);
+  return found == scripts.end() ? std::string_view() : found->second;
+}}
+
 std::string_view build_commit() {{ return "{}"; }}
 bool build_dirty() {{ return {}; }}
 std::string_view build_compiler() {{ return R"text({})text"; }}
@@ -82,7 +101,7 @@ std::string_view catalog_csv() {{ return R"csv({})csv"; }}
 
 }}  // namespace fathom::lab
 )",
-      table, commit, dirty, argv[3], argv[4], contents(root / "experiments/chapters.toml"),
+      table, python, commit, dirty, argv[3], argv[4], contents(root / "experiments/chapters.toml"),
       contents(root / "experiments/labels.toml"), contents(root / "experiments/catalog.csv"));
   if (contents(output) != text) std::ofstream(output, std::ios::binary) << text;
 }

@@ -14,6 +14,7 @@
 
 #include "adversarial/cheats.h"
 #include "adversarial/gpu_cheats.h"
+#include "adversarial/python_variants.h"
 #include "lab/check.h"
 #include "lab/child_main.h"
 #include "lab/counter_binding.h"
@@ -357,12 +358,74 @@ TEST(Deaths, KilledParent) {
   EXPECT_TRUE(gone);
 }
 
+// ---- variants in a Python process
+
+TEST(PythonVariant, IsTimedAndVerifiedLikeAnyOther) {
+  const RunRecord run    = run_one("python/plain");
+  const VariantRecord& v = variant(run, "plain");
+  EXPECT_EQ(to_string(v.status), "ok") << v.detail;
+  ASSERT_TRUE(v.time_ns.has_value());
+  EXPECT_GT(v.time_ns->median, variant(run, "baseline").time_ns.value_or(Spread{}).median) << "interpreted";
+  EXPECT_GE(v.samples_ns.size(), 12u);
+  EXPECT_GE(v.checked.value_or(Checked{}).timed_calls, 7);
+  EXPECT_GT(v.prepare_ns.value_or(0), 1e6) << "Python's start";
+  EXPECT_EQ(v.library, "row_sums 1.0, how=plain");
+  EXPECT_EQ(exit_code(run), 0);
+}
+
+class PythonFaults : public testing::TestWithParam<Cheat> {};
+
+TEST_P(PythonFaults, AreTypedAndHarmNobodyElse) {
+  const Cheat& fault     = GetParam();
+  const auto began       = std::chrono::steady_clock::now();
+  const RunRecord run    = run_one(std::string("python/") + fault.name);
+  const VariantRecord& v = variant(run, fault.name);
+  EXPECT_EQ(v.caught_by.value_or("(nothing)"), fault.defence) << v.detail;
+  EXPECT_EQ(to_string(v.status), to_string(fault.outcome)) << v.detail;
+  EXPECT_FALSE(v.time_ns.has_value());
+  EXPECT_FALSE(v.detail.empty());
+  for (const char* other : {"baseline", "bystander"}) {
+    EXPECT_EQ(to_string(variant(run, other).status), "ok") << variant(run, other).detail;
+    EXPECT_TRUE(variant(run, other).time_ns.has_value());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(40));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PythonFaults,
+                         testing::Values(Cheat{"wrong", "reference", Outcome::wrong},
+                                         Cheat{"unwritten", "poison", Outcome::wrong},
+                                         Cheat{"false_time", "parent_clock", Outcome::invalid},
+                                         Cheat{"raises", "exception", Outcome::crashed},
+                                         Cheat{"dies", "exception", Outcome::crashed},
+                                         Cheat{"hangs", "deadline", Outcome::timeout}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(PythonVariant, WhatItLacksIsASkip) {
+  const RunRecord run    = run_one("python/missing_module");
+  const VariantRecord& v = variant(run, "missing_module");
+  EXPECT_EQ(to_string(v.status), "skipped") << v.detail;
+  EXPECT_EQ(v.skip.value_or(Skip{}).reason, "needs_library");
+  EXPECT_NE(v.skip.value_or(Skip{}).need.find("no_module_of_this_name"), std::string::npos) << v.skip->need;
+  EXPECT_EQ(to_string(variant(run, "bystander").status), "ok");
+  EXPECT_EQ(exit_code(run), 0);
+}
+
+TEST(PythonVariant, WithoutPythonItIsASkip) {
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  const RunRecord run = run_one("python/plain");
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(to_string(variant(run, "plain").status), "skipped");
+  EXPECT_EQ(variant(run, "plain").skip.value_or(Skip{}).need.substr(0, 7), "python3");
+}
+
 }  // namespace
 }  // namespace fathom::lab
 
 int main(int argc, char** argv) {
   fathom::lab::register_cheats();
   fathom::lab::register_gpu_cheats();
+  fathom::lab::register_python_variants();
   if (argc > 1 && std::string(argv[1]) == "__experiment") return fathom::lab::child_main(argc, argv);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

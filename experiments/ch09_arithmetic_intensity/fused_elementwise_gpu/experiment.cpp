@@ -50,6 +50,15 @@ const Experiment<Elementwise> elementwise{
              .techniques = {"kernel_fusion", "instruction_level_parallelism", "cache_hints"},
              .idea       = "four independent loads a thread, past L1",
              .prediction = predict::share_at_least(0.9)},
+            {.id         = "torch_compile",
+             .idea       = "PyTorch's two functions, fused by torch.compile into a kernel of Triton's",
+             .prediction = predict::share(0.88),
+             .kind       = Kind::library,
+             .python     = {.script = "torch_compile.py",
+                            .arguments =
+                                [](const Elementwise& p) {
+                              return PythonArguments{{"x", p.x}, {"out", p.out}};
+                            }}},
         },
     .backend = Backend::cuda,
     .catalog = {"tiling-007"},

@@ -42,6 +42,10 @@ void RmsNorm::check(Checker& checker) const {
   });
 }
 
+PythonArguments for_python(const RmsNorm& p) {
+  return {{"x", p.x}, {"weight", p.weight}, {"y", p.y}, {"epsilon", kEpsilon}};
+}
+
 const Experiment<RmsNorm> fused_rmsnorm{
     .question = "How near to the speed of a copy is RMSNorm when a row stays on chip between its two steps?",
     .limit    = Limit::memory,
@@ -73,6 +77,16 @@ const Experiment<RmsNorm> fused_rmsnorm{
              .prediction = predict::share(0.85),
              .kind       = Kind::library,
              .prepare    = prepared_on_gpu(cudnn)},
+            {.id         = "triton",
+             .idea       = "Triton, after its tutorial on LayerNorm: a program holds a row; warps tuned",
+             .prediction = predict::share(0.86),
+             .kind       = Kind::library,
+             .python     = {.script = "triton_rmsnorm.py", .arguments = for_python}},
+            {.id         = "flashinfer",
+             .idea       = "FlashInfer's rmsnorm, as serving engines call it",
+             .prediction = predict::share(0.8),
+             .kind       = Kind::library,
+             .python     = {.script = "flashinfer_rmsnorm.py", .arguments = for_python}},
         },
     .backend = Backend::cuda,
     .group   = "rmsnorm",

@@ -71,6 +71,15 @@ const Experiment<Softmax> softmax{
              .prediction = predict::share(0.6),
              .kind       = Kind::library,
              .prepare    = prepared_on_gpu(cudnn_softmax)},
+            {.id         = "triton",
+             .idea       = "Triton, the way of its tutorial: a program holds a row; warps tuned",
+             .prediction = predict::share(0.84),
+             .kind       = Kind::library,
+             .python     = {.script = "triton_softmax.py",
+                            .arguments =
+                                [](const Softmax& p) {
+                              return PythonArguments{{"x", p.in}, {"out", p.out}};
+                            }}},
         },
     .backend = Backend::cuda,
     .catalog = {"attention-002"},

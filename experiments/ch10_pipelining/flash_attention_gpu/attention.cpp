@@ -22,11 +22,13 @@ Generate positions_in_order() {
   });
 }
 
-// Normal. At check points some sinks lie so far below the scores that weights relative to them overflow.
+// Normal, rounded to bf16, in which checkpoints hold sinks. At check points some lie so far below the scores
+// that weights relative to them overflow.
 Generate sinks_of(int64_t tokens) {
   return generate<float>([tokens](float* to, int64_t n, uint64_t seed) {
     fill_normal(to, n, seed, 0, 1);
     for (int64_t h = 0; tokens < 1024 && h < n; h += 3) to[h] -= h % 2 == 0 ? 60.0f : 100.0f;
+    for (int64_t h = 0; h < n; ++h) to[h] = static_cast<float>(bf16(to[h]));
   });
 }
 

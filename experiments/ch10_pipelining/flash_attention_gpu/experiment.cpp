@@ -4,6 +4,7 @@
 #include "attention.h"
 #include "cudnn_attention.h"
 #include "flash.h"
+#include "flash_attention_3.h"
 #include "warpgroups.h"
 
 namespace fathom::lab::flash_attention_gpu {
@@ -83,6 +84,12 @@ const Experiment<PromptAttention> prompt_attention{
              .prediction = predict::ratio(8.8),
              .kind       = Kind::library,
              .prepare    = prepared_on_gpu(cudnn_attention)},
+            {.id   = "flash_attention_3",
+             .idea = "FlashAttention 3 as vLLM carries it; keys and values gathered from their pages first",
+             .prediction = predict::ratio(6.5),
+             .kind       = Kind::library,
+             .needs      = {machine::Feature::tma, machine::Feature::wgmma},
+             .python     = {.script = "flash_attention_3.py", .arguments = flash_attention_3}},
         },
     .backend = Backend::cuda,
     .catalog = {"attention-001", "attention-002", "attention-003", "attention-005"},

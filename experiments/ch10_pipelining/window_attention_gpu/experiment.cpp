@@ -3,6 +3,7 @@
 #include "lab/experiment.h"
 #include "banded.h"
 #include "experiments/ch10_pipelining/flash_attention_gpu/flash.h"
+#include "experiments/ch10_pipelining/flash_attention_gpu/flash_attention_3.h"
 #include "experiments/ch10_pipelining/flash_attention_gpu/warpgroups.h"
 
 namespace fathom::lab::window_attention_gpu {
@@ -40,6 +41,13 @@ const Experiment<PromptAttention> window_attention{
              .kind       = Kind::engine,
              .op         = "kernels/attention/prefill_attention.cu",
              .needs      = {machine::Feature::tma, machine::Feature::wgmma}},
+            {.id   = "flash_attention_3",
+             .idea = "FlashAttention 3 as vLLM carries it; keys and values gathered from their pages first",
+             .prediction = predict::share(0.2),
+             .kind       = Kind::library,
+             .needs      = {machine::Feature::tma, machine::Feature::wgmma},
+             .python     = {.script    = "../flash_attention_gpu/flash_attention_3.py",
+                            .arguments = flash_attention_gpu::flash_attention_3}},
         },
     .backend = Backend::cuda,
     .catalog = {"attention-005"},

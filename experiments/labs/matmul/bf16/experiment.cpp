@@ -128,6 +128,16 @@ const Experiment<Gemm> bf16{
              .prediction = predict::share_at_least(0.78),
              .kind       = Kind::library,
              .prepare    = prepared_on_gpu(cublaslt_fastest)},
+            {.id         = "triton",
+             .idea       = "Triton's persistent matmul with TMA descriptors; tiles, stages and warps tuned",
+             .prediction = predict::share(0.68),
+             .kind       = Kind::library,
+             .needs      = {machine::Feature::wgmma, machine::Feature::tma},
+             .python     = {.script = "triton_matmul.py",
+                            .arguments =
+                                [](const Gemm& p) {
+                              return PythonArguments{{"a", p.a}, {"b", p.b}, {"out", p.out}};
+                            }}},
         },
     .backend = Backend::cuda,
     .catalog = {"tiling-002", "tiling-003", "tiling-008", "pipeline-010", "pipeline-011", "pipeline-014",

@@ -105,9 +105,12 @@ __device__ inline void mbarrier_arrive(uint32_t barrier) {
 }
 __device__ inline void mbarrier_arrive(const uint64_t* barrier) { mbarrier_arrive(shared_address(barrier)); }
 
-// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster.
+// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster. It says that this
+// thread has read what a copy may overwrite: what the thread wrote, the others do not see. (With .release.cluster
+// they would, and each arrival would wait for all of the thread's accesses to memory, MEMBAR.GPU in SASS. CUTLASS:
+// ClusterBarrier::arrive.)
 __device__ inline void mbarrier_arrive_cluster(uint32_t barrier) {
-  FATHOM_PTX_SM90("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+  FATHOM_PTX_SM90("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Makes mbarrier_init visible to TMA, and to the other CTAs of the cluster after the cluster barrier.
@@ -286,6 +289,11 @@ __device__ inline uint32_t ld_shared(uint32_t from) {
 }
 __device__ inline void st_shared(uint32_t to, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+
+// `to` is a multiple of 8.
+__device__ inline void st_shared_v2(uint32_t to, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
 }
 
 // ---- named barriers: some warps of a CTA ----

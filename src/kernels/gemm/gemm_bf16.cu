@@ -7,6 +7,7 @@
 #include "kernels/gemm/gemm_sm90.cuh"
 
 namespace fathom::kernels {
+
 void gemm_bf16(View<const bf16, 2> a, View<const bf16, 2> b, View<bf16, 2> d, StreamRef stream) {
   const int64_t m = a.extent(0), n = b.extent(0), k = a.extent(1);
   FATHOM_EXPECT(b.extent(1) == k && d.extent(0) == m && d.extent(1) == n && k > 0 && n % 8 == 0 && k % 8 == 0,

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.h"
@@ -87,7 +89,8 @@ TEST_F(GemmFp8, TakesTheScaleOfEachBlock) {
     const int64_t a_stride = (c.m + 3) / 4 * 4, b_stride = (blocks_k + 3) / 4 * 4;
     const std::vector<fp8_e4m3> a = numbers(c.m * c.k), b = numbers(c.n * c.k);
     const std::vector<float> of_a = scales(blocks_k * a_stride), of_b = scales(blocks_n * b_stride);
-    const GuardedDeviceBuffer a_on_gpu(a), b_on_gpu(b), of_a_on_gpu(of_a), of_b_on_gpu(of_b);
+    const GuardedDeviceBuffer a_on_gpu(a), b_on_gpu(b);
+    const GuardedDeviceBuffer of_a_on_gpu(of_a), of_b_on_gpu(of_b);
     const GuardedDeviceBuffer d(std::vector<bf16>(static_cast<size_t>(c.m * c.n), bf16(-1e30f)));
     gemm_fp8_block_scaled({a_on_gpu.data(), {c.m, c.k}}, {of_a_on_gpu.data(), {blocks_k, c.m}, {a_stride, 1}},
                           {b_on_gpu.data(), {c.n, c.k}},

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTile = 128, kTileK = 8, kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads)
     warp_tile_kernel(const float* a, const float* b, float* out, int m, int n, int k) {
   __shared__ alignas(16) float a_tile[2][kTileK][kTile + 4], b_tile[2][kTileK][kTile + 4];
 

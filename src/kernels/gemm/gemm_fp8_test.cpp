@@ -54,7 +54,7 @@ class GemmFp8 : public testing::Test {
   static void expect_near(const std::vector<bf16>& got, const Size& c, Want want) {
     for (int64_t e = 0; e<c.m * c.n; e += c.m * c.n> 300'000 ? 97 : 1) {
       const auto [value, magnitude] = want(e / c.n, e % c.n);
-      const double bound            = 0x1p-9 * std::abs(value) + 0x1p-20 * magnitude;
+      const double bound            = 0x1p-8 * std::abs(value) + 0x1p-20 * magnitude;
       ASSERT_NEAR(float(got[static_cast<size_t>(e)]), value, bound)
           << "at (" << e / c.n << ", " << e % c.n << ")";
     }

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/dtype.h"
 #include "core/view.h"
@@ -68,9 +69,7 @@ struct E4m3 {
 // added to sums in fp32 by the CUDA cores.
 struct E4m3Blocks : E4m3 {
   struct Scales {
-    View<const float, 2> a;  // [k / 128, at least m]
-    View<const float, 2> b;  // [n / 128, at least k / 128]
-    int rows;                // m
+    CUtensorMap a, b;
   };
 };
 
@@ -82,15 +81,14 @@ struct E4m3Blocks : E4m3 {
 // need
 //              registers too
 template <int kConsumers_, int kTileN_, int kStages_, int kCluster_, class Format_ = Bf16,
-          int kPartN_ = kTileN_, bool kTurns_ = false>
+          int kPartN_ = kTileN_>
 struct Shape {
   using Format                    = Format_;
   using Element                   = typename Format::Element;
   using Output                    = typename Format::Output;
   using Scales                    = typename Format::Scales;
   static constexpr int kConsumers = kConsumers_, kTileN = kTileN_, kStages = kStages_, kCluster = kCluster_,
-                       kPartN  = kPartN_;
-  static constexpr bool kTurns = kTurns_;
+                       kPartN = kPartN_;
 
   static constexpr int kTileM = 64 * kConsumers;
   static constexpr int kTileK =
@@ -98,10 +96,22 @@ struct Shape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
 
   static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
-  static constexpr int kBoxN = 128 / static_cast<int>(sizeof(Output));  // a box of D: 64 rows of 128 bytes
-  static constexpr int kBoxBytes    = 64 * 128;
-  static constexpr int kBoxes       = 2;  // of each warpgroup, used in turn
-  static constexpr int kSharedBytes = kStages * (kABytes + kBBytes) + kConsumers * kBoxes * kBoxBytes;
+  // Of E4m3Blocks, in a stage: a scale of A for each row; of B, for each 128 columns, a vector whose first
+  // number counts (TMA copies no less than 16 bytes).
+  static constexpr bool kBlockScales = std::is_same_v<Format, E4m3Blocks>;
+  static constexpr int kScalesOfB    = (kTileN + 127) / 128;  // a tile may start amid a block
+  static constexpr int kScaleBytes   = kBlockScales ? 4 * kTileM + 128 : 0;
+  static constexpr int kStageBytes   = kABytes + kBBytes + (kBlockScales ? 4 * kTileM + 16 * kScalesOfB : 0);
+
+  // A box of D: 64 rows of 128 bytes. Each warpgroup has some, used in turn: one for each box of its tile, if
+  // there is room.
+  static constexpr int kBoxN = 128 / static_cast<int>(sizeof(Output)), kBoxBytes = 64 * 128;
+  static constexpr int kRoom = 232448 - kStages * (kABytes + kBBytes + kScaleBytes + 16);
+  static constexpr int kBoxes =
+      kRoom / (kConsumers * kBoxBytes) < kTileN / kBoxN ? kRoom / (kConsumers * kBoxBytes) : kTileN / kBoxN;
+  static constexpr int kSharedBytes =
+      kStages * (kABytes + kBBytes + kScaleBytes + 16) + kConsumers * kBoxes * kBoxBytes;
+  static_assert(kBoxes >= 1);
 
   // The most for the consumers that leaves the producer enough.
   static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40,
@@ -113,6 +123,7 @@ template <class S>
 struct Ring {
   uint32_t full;      // its barriers
   uint64_t a, b;      // descriptors of the warpgroup's operands in stage 0
+  uint32_t scales;    // those of its rows in stage 0
   uint32_t released;  // the barriers `empty` of the CTA that this thread tells when a stage is free ...
   bool releases;      // ... if it tells one
   PipelineState<S::kStages> state = {};
@@ -159,67 +170,48 @@ __device__ void multiply(Ring<S>& ring, int k_blocks, float (&sums)[S::kTileN / 
 }
 
 // The same with scales of blocks. While this warpgroup scales and adds, the other one's products keep the
-// tensor cores busy. `row` and `column`: the warpgroup's first ones of D.
+// tensor cores busy. `scales`: the shared address of stage 0's; `column`: the tile's first.
 template <class S>
-__device__ void multiply_and_promote(Ring<S>& ring, int k_blocks, const E4m3Blocks::Scales& scales, int row,
-                                     int column, float (&sums)[S::kTileN / 2]) {
+__device__ void multiply_and_promote(Ring<S>& ring, int k_blocks, uint32_t scales, int column,
+                                     float (&sums)[S::kTileN / 2]) {
   static_assert(S::kTileK == 128 && S::kPartN % 64 == 0 && S::kTileN % S::kPartN == 0);
-  constexpr int kBlocksN = (S::kTileN + 127) / 128;  // scales of B; a tile starts at a multiple of 64 columns
-  const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % 32;
-  const int lane_row         = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
-  const float* const of_low  = scales.a.data() + min(lane_row, scales.rows - 1);
-  const float* const of_high = scales.a.data() + min(lane_row + 8, scales.rows - 1);
-  const auto a_stride = static_cast<int>(scales.a.stride(0)), b_stride = static_cast<int>(scales.b.stride(0));
-  const float* of_b[kBlocksN];
-#pragma unroll
-  for (int i = 0; i < kBlocksN; ++i)
-    of_b[i] = scales.b.data() + min(column / 128 + i, static_cast<int>(scales.b.extent(0)) - 1) * b_stride;
-  const bool odd = S::kTileN % 128 != 0 && column / 64 % 2;  // the tile starts in the middle of a block
+  const uint32_t scales_a = scales + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) * 4;
+  const uint32_t scales_b = scales + S::kTileM * 4;
+  const bool amid         = S::kTileN % 128 != 0 && column / 64 % 2;  // the tile starts amid a block
 
 #pragma unroll
   for (float& sum : sums) sum = 0;
-  float next_low = *of_low, next_high = *of_high, partial[S::kPartN / 2];
-  float b_scales[kBlocksN] = {};  // lane l has those of block k / 32 * 32 + l
   for (int k = 0; k < k_blocks; ++k) {
-    const float low = next_low, high = next_high;
-    if (k % 32 == 0)
-#pragma unroll
-      for (int i = 0; i < kBlocksN; ++i) b_scales[i] = k + lane < k_blocks ? of_b[i][k + lane] : 0;
     const int stage = ring.wait();
-    // The next block's scales arrive while this one is multiplied.
-    if (k + 1 < k_blocks) {
-      next_low  = of_low[(k + 1) * a_stride];
-      next_high = of_high[(k + 1) * a_stride];
-    }
-    float of_blocks[kBlocksN];
+    // Read before the products start: when they are complete, the stage is released.
+    const auto scale_at = [stage](uint32_t at) {
+      return __uint_as_float(ptx::ld_shared(at + stage * S::kScaleBytes));
+    };
+    const float low = scale_at(scales_a), high = scale_at(scales_a + 8 * 4);
+    float of_b[S::kScalesOfB];
 #pragma unroll
-    for (int i = 0; i < kBlocksN; ++i) of_blocks[i] = __shfl_sync(~0u, b_scales[i], k % 32);
+    for (int i = 0; i < S::kScalesOfB; ++i) of_b[i] = scale_at(scales_b + i * 16);
+
     const uint64_t a = ptx::advance_descriptor(ring.a, stage * S::kABytes);
     const uint64_t b = ptx::advance_descriptor(ring.b, stage * S::kBBytes);
 #pragma unroll
     for (int part = 0; part < S::kTileN / S::kPartN; ++part) {
-      if constexpr (S::kTurns) ptx::bar_sync(4 + warpgroup, 256);
-      ptx::warpgroup_fence_operand(partial);
+      float partial[S::kPartN / 2];
       ptx::wgmma_fence();
 #pragma unroll
-      for (int s = 0; s < 4; ++s) {
+      for (int s = 0; s < 4; ++s)
         S::Format::wgmma(partial, ptx::advance_descriptor(a, 32 * s),
                          ptx::advance_descriptor(b, part * S::kPartN * 128 + 32 * s), s > 0);
-        if (S::kTurns && s == 1) ptx::wgmma_commit_group();
-      }
       ptx::wgmma_commit_group();
-      if constexpr (S::kTurns) {
-        ptx::wgmma_wait_group<1>();
-        ptx::bar_arrive(4 + (warpgroup ^ 1), 256);
-      }
       ptx::warpgroup_fence_operand(partial);
       ptx::wgmma_wait_group<0>();
       ptx::warpgroup_fence_operand(partial);
       if (part == S::kTileN / S::kPartN - 1) ring.release(stage);
 #pragma unroll
       for (int group = 0; group < S::kPartN / 64; ++group) {
-        const int q          = part * S::kPartN / 64 + group;  // 64 columns
-        const float of_block = q % 2 == 1 && odd ? of_blocks[min(q / 2 + 1, kBlocksN - 1)] : of_blocks[q / 2];
+        const int q = part * S::kPartN / 64 + group;  // 64 columns
+        const float of_block =
+            q % 2 == 1 && amid ? of_b[q / 2 + 1 < S::kScalesOfB ? q / 2 + 1 : q / 2] : of_b[q / 2];
         const float scale[2] = {low * of_block, high * of_block};
 #pragma unroll
         for (int i = 0; i < 32; ++i)
@@ -233,11 +225,13 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                 const __grid_constant__ CUtensorMap d, int k_blocks, TileOrder order,
-                typename S::Scales scales) {
+                const __grid_constant__ typename S::Scales scales) {
   extern __shared__ __align__(1024) uint8_t a_stages[];
-  __shared__ uint64_t full[S::kStages], empty[S::kStages];
-  uint8_t* const b_stages = a_stages + S::kStages * S::kABytes;
-  uint8_t* const boxes    = b_stages + S::kStages * S::kBBytes;
+  uint8_t* const b_stages     = a_stages + S::kStages * S::kABytes;
+  uint8_t* const boxes        = b_stages + S::kStages * S::kBBytes;
+  uint8_t* const scale_stages = boxes + S::kConsumers * S::kBoxes * S::kBoxBytes;
+  uint64_t* const full        = reinterpret_cast<uint64_t*>(scale_stages + S::kStages * S::kScaleBytes);
+  uint64_t* const empty       = full + S::kStages;
 
   const int warpgroup = threadIdx.x / 128;  // the last one produces
   const int rank      = S::kCluster > 1 ? ptx::cluster_ctarank() : 0;
@@ -272,7 +266,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       for (int k = 0; k < k_blocks; ++k, state.next()) {
         uint64_t* const barrier = &full[state.stage];
         ptx::mbarrier_wait(&empty[state.stage], state.parity ^ 1);
-        ptx::mbarrier_arrive_expect_tx(barrier, S::kABytes + S::kBBytes);
+        ptx::mbarrier_arrive_expect_tx(barrier, S::kStageBytes);
         ptx::cp_async_bulk_tensor_load(a_stages + state.stage * S::kABytes, &a, row, k * S::kTileK, barrier);
         uint8_t* const part = b_stages + state.stage * S::kBBytes + rank * kPartRows * 128;
         if constexpr (S::kCluster > 1)
@@ -280,6 +274,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
                                                    (1 << S::kCluster) - 1);
         else
           ptx::cp_async_bulk_tensor_load(part, &b, column, k * S::kTileK, barrier);
+        if constexpr (S::kBlockScales) {
+          uint8_t* const to = scale_stages + state.stage * S::kScaleBytes;
+          ptx::cp_async_bulk_tensor_load(to, &scales.a, k, row, barrier);
+          ptx::cp_async_bulk_tensor_load(to + 4 * S::kTileM, &scales.b, order.column(i) * S::kTileN / 128, k,
+                                         barrier);
+        }
       }
     }
     // Other CTAs may still arrive here. This one exits when all its stages have been released by all.
@@ -304,13 +304,11 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 
   float sums[S::kTileN / 2];
   int stored = 0;  // boxes
-  if constexpr (S::kTurns)
-    if (warpgroup == 1) ptx::bar_arrive(4, 256);
   for (int i = blockIdx.x / S::kCluster; i < order.count(); i += step) {
     const int row    = (order.row(i) * S::kCluster + rank) * S::kTileM + warpgroup * 64;
     const int column = order.column(i) * S::kTileN;
-    if constexpr (std::is_same_v<typename S::Format, E4m3Blocks>)
-      multiply_and_promote<S>(ring, k_blocks, scales, row, column, sums);
+    if constexpr (S::kBlockScales)
+      multiply_and_promote<S>(ring, k_blocks, ptx::shared_address(scale_stages), column, sums);
     else
       multiply<S>(ring, k_blocks, sums);
     if constexpr (std::is_same_v<typename S::Format, E4m3>)
@@ -333,10 +331,17 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       }
     }
   }
-  if constexpr (S::kTurns)
-    if (warpgroup == 0) ptx::bar_sync(4, 256);
   // Shared memory must outlive the copies that read it.
   if (leader) ptx::cp_async_bulk_wait_group_read<0>();
+}
+
+template <class S>
+E4m3Blocks::Scales block_scales(View<const float, 2> a, View<const float, 2> b) {
+  const auto map_of = [](View<const float, 2> v, int box_rows, int box_columns) {
+    return tensor_map(v.data(), DType::fp32, v.extent(0), v.extent(1), 4 * v.stride(0), box_rows,
+                      box_columns);
+  };
+  return {map_of(a, 1, S::kTileM), map_of(b, S::kScalesOfB, 4)};
 }
 
 // `group`: rows of clusters that are in work at the same time (TileOrder).

@@ -13,7 +13,7 @@
 
 namespace fathom::lab::matmul {
 
-inline constexpr int kDepth = 32, kRowBytes = 128, kTileM = 128, kWarps = 8;
+inline constexpr int kDepth = 32, kRowBytes = 128, kPieces = 8, kTileM = 128, kWarps = 8;
 
 // Of the eight warps, 2 x 4. Two neighbours along n interleave their columns, 4 of 8, so that a thread's rows
 // of a tile are all the same modulo 8, and with it the swizzle.
@@ -27,33 +27,24 @@ struct ThreadTile {
   }
 };
 
-// sums += 32 of k.
-template <int kColumns>
-__device__ inline void multiply_block(const uint8_t* a, const uint8_t* b, const ThreadTile& at,
-                                      float (&sums)[8][kColumns]) {
-  const auto word = [](const uint8_t* tile, int row, int piece) {
-    return tile + row * kRowBytes + ((piece ^ row % 8) << 4);
-  };
-#pragma unroll 1
-  for (int piece = 0; piece < 8; ++piece) {
-    const uint8_t* const of_a = word(a, at.row, piece);
-    const uint8_t* const of_b = word(b, at.column, piece);
-    float x[8][4];
+// 16 bytes of a row of a tile: four of k.
+__device__ inline const uint8_t* piece_of(const uint8_t* tile, int row, int piece) {
+  return tile + row * kRowBytes + ((piece ^ row % 8) << 4);
+}
+__device__ inline void load_four(float (&four)[4], const uint8_t* from) {
+  const float4 v = *reinterpret_cast<const float4*>(from);
+  four[0] = v.x, four[1] = v.y, four[2] = v.z, four[3] = v.w;
+}
+
+// Adds four of k: rows kFirst .. kLast of x times a column's y. Neighbouring instructions belong to different
+// sums, and share a factor.
+template <int kFirst = 0, int kLast = 8, int kColumns>
+__device__ inline void add_column(float (&sums)[8][kColumns], int column, const float (&x)[8][4],
+                                  const float (&y)[4]) {
 #pragma unroll
-    for (int u = 0; u < 8; ++u) {
-      const float4 four = *reinterpret_cast<const float4*>(of_a + u * 8 * kRowBytes);
-      x[u][0] = four.x, x[u][1] = four.y, x[u][2] = four.z, x[u][3] = four.w;
-    }
+  for (int l = 0; l < 4; ++l)
 #pragma unroll
-    for (int v = 0; v < kColumns; ++v) {
-      const float4 four = *reinterpret_cast<const float4*>(of_b + v * 8 * kRowBytes);
-      const float y[4]  = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int l = 0; l < 4; ++l)
-#pragma unroll
-        for (int u = 0; u < 8; ++u) sums[u][v] = fmaf(x[u][l], y[l], sums[u][v]);
-    }
-  }
+    for (int u = kFirst; u < kLast; ++u) sums[u][column] = fmaf(x[u][l], y[l], sums[u][column]);
 }
 
 template <int kColumns>

@@ -45,7 +45,20 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // all threads have read the block before, whose stage is filled next
     if (threadIdx.x == 0 && block + kStages - 1 < blocks) copy(block + kStages - 1);
     const uint8_t* const tile = stages + block % kStages * kStageBytes;
-    multiply_block(tile, tile + kABytes, at, sums);
+#pragma unroll 1  // a loop that the instruction caches hold
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const uint8_t* const of_a = piece_of(tile, at.row, piece);
+      const uint8_t* const of_b = piece_of(tile + kABytes, at.column, piece);
+      float x[8][4];
+#pragma unroll
+      for (int u = 0; u < 8; ++u) load_four(x[u], of_a + u * 8 * kRowBytes);
+#pragma unroll
+      for (int v = 0; v < kColumns; ++v) {
+        float y[4];
+        load_four(y, of_b + v * 8 * kRowBytes);
+        add_column(sums, v, x, y);
+      }
+    }
   }
   store_sums(out, m, n, row + at.row, column + at.column, sums);
 }

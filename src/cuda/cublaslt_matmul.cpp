@@ -45,14 +45,15 @@ void set(const LtDesc& desc, cublasLtMatmulDescAttributes_t attribute, T value) 
   FATHOM_CUBLAS(cublas()->lt_matmul_desc_set_attribute(desc.get(), attribute, &value, sizeof value));
 }
 
-LtDesc make_desc(DType in, bool tf32) {
+LtDesc make_desc(DType in, bool tf32, bool block_scales) {
   cublasLtMatmulDesc_t made = nullptr;
   FATHOM_CUBLAS(cublas()->lt_matmul_desc_create(
       &made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   LtDesc desc(made);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
-  if (in == DType::fp8_e4m3) set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+  // Scales of blocks are not supported with fast accumulation.
+  if (in == DType::fp8_e4m3 && !block_scales) set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   return desc;
 }
 
@@ -98,7 +99,7 @@ LtMatmul::LtMatmul(DType in, DType out, bool tf32, int64_t m, int64_t n, int64_t
   if (!cublas()) throw SystemError(why_no_cublas());
 
   plan_ = std::make_unique<Plan>(Plan{.handle  = make_handle(),
-                                      .desc    = make_desc(in, tf32),
+                                      .desc    = make_desc(in, tf32, scales != nullptr),
                                       .a       = make_layout(in, k, n),
                                       .b       = make_layout(in, k, m),
                                       .d       = make_layout(out, n, m),

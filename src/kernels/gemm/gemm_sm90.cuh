@@ -77,9 +77,8 @@ struct E4m3Blocks : E4m3 {
 // kTileN       columns of D
 // kStages      stages of the ring
 // kCluster     CTAs that share their columns of D
-// kPartN       columns of D that are multiplied at a time: N of wgmma. Less than kTileN where partial sums
-// need
-//              registers too
+// kPartN       columns of D that are multiplied at a time: N of wgmma. Where partial sums need registers too,
+//              it may have to be less than kTileN
 template <int kConsumers_, int kTileN_, int kStages_, int kCluster_, class Format_ = Bf16,
           int kPartN_ = kTileN_>
 struct Shape {
@@ -90,9 +89,8 @@ struct Shape {
   static constexpr int kConsumers = kConsumers_, kTileN = kTileN_, kStages = kStages_, kCluster = kCluster_,
                        kPartN = kPartN_;
 
-  static constexpr int kTileM = 64 * kConsumers;
-  static constexpr int kTileK =
-      128 / static_cast<int>(sizeof(Element));  // 128 bytes: the span of the swizzle
+  static constexpr int kTileM   = 64 * kConsumers;
+  static constexpr int kTileK   = 128 / int{sizeof(Element)};  // 128 bytes: the span of the swizzle
   static constexpr int kThreads = 128 * (kConsumers + 1);
 
   static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
@@ -105,12 +103,11 @@ struct Shape {
 
   // A box of D: 64 rows of 128 bytes. Each warpgroup has some, used in turn: one for each box of its tile, if
   // there is room.
-  static constexpr int kBoxN = 128 / static_cast<int>(sizeof(Output)), kBoxBytes = 64 * 128;
-  static constexpr int kRoom = 232448 - kStages * (kABytes + kBBytes + kScaleBytes + 16);
-  static constexpr int kBoxes =
-      kRoom / (kConsumers * kBoxBytes) < kTileN / kBoxN ? kRoom / (kConsumers * kBoxBytes) : kTileN / kBoxN;
-  static constexpr int kSharedBytes =
-      kStages * (kABytes + kBBytes + kScaleBytes + 16) + kConsumers * kBoxes * kBoxBytes;
+  static constexpr int kBoxN = 128 / int{sizeof(Output)}, kBoxBytes = 64 * 128;
+  static constexpr int kRingBytes   = kStages * (kABytes + kBBytes + kScaleBytes + 16);  // 16: two barriers
+  static constexpr int kRoom        = (232448 - kRingBytes) / (kConsumers * kBoxBytes);
+  static constexpr int kBoxes       = kRoom < kTileN / kBoxN ? kRoom : kTileN / kBoxN;
+  static constexpr int kSharedBytes = kRingBytes + kConsumers * kBoxes * kBoxBytes;
   static_assert(kBoxes >= 1);
 
   // The most for the consumers that leaves the producer enough.
@@ -123,7 +120,6 @@ template <class S>
 struct Ring {
   uint32_t full;      // its barriers
   uint64_t a, b;      // descriptors of the warpgroup's operands in stage 0
-  uint32_t scales;    // those of its rows in stage 0
   uint32_t released;  // the barriers `empty` of the CTA that this thread tells when a stage is free ...
   bool releases;      // ... if it tells one
   PipelineState<S::kStages> state = {};
@@ -349,19 +345,20 @@ template <class S>
 void launch(View<const typename S::Element, 2> a, View<const typename S::Element, 2> b,
             View<typename S::Output, 2> d, typename S::Scales scales, StreamRef stream,
             int group = 16 / S::kCluster) {
-  const auto map_of = [](const auto* data, int64_t rows, int64_t columns, int box_rows) {
+  const auto map_of = [](const auto* data, int64_t rows, int64_t columns, int box_rows, bool to_tf32) {
     constexpr int kBytes = sizeof *data;
     return tensor_map(data, dtype_of<std::remove_cvref_t<decltype(*data)>>, rows, columns, kBytes * columns,
-                      box_rows, 128 / kBytes, Swizzle::bytes_128);
+                      box_rows, 128 / kBytes, Swizzle::bytes_128, to_tf32);
   };
+  constexpr bool kTf32 = std::is_same_v<typename S::Format, Tf32>;
   const int64_t m = a.extent(0), n = b.extent(0), k = a.extent(1);
   const auto clusters_m = static_cast<int>(blocks_for(m, S::kTileM * S::kCluster));
   const TileOrder order{clusters_m, static_cast<int>(blocks_for(n, S::kTileN)), group};
   const int clusters = std::min(order.count(), multiprocessors() / S::kCluster);
   allow_shared_memory_once<gemm_kernel<S>>(S::kSharedBytes);
   launch_with_pdl(gemm_kernel<S>, dim3(static_cast<unsigned>(clusters * S::kCluster)), dim3(S::kThreads),
-                  S::kSharedBytes, S::kCluster, stream, map_of(a.data(), m, k, S::kTileM),
-                  map_of(b.data(), n, k, S::kTileN / S::kCluster), map_of(d.data(), m, n, 64),
+                  S::kSharedBytes, S::kCluster, stream, map_of(a.data(), m, k, S::kTileM, kTf32),
+                  map_of(b.data(), n, k, S::kTileN / S::kCluster, kTf32), map_of(d.data(), m, n, 64, false),
                   static_cast<int>(blocks_for(k, S::kTileK)), order, scales);
 }
 

@@ -53,6 +53,7 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     record.bytes_read     = cost.read + cost.disk_read;
     record.bytes_written  = cost.written;
     record.flops          = cost.flops;
+    record.metrics.insert(entry.metrics.begin(), entry.metrics.end());
     if (entry.prepare_ns >= 0) record.prepare_ns = static_cast<double>(entry.prepare_ns);
     if (entry.checked > 0)
       record.checked = Checked{entry.checked, entry.elements, entry.max_error, entry.tolerance};

@@ -105,9 +105,12 @@ __device__ inline void mbarrier_arrive(uint32_t barrier) {
 }
 __device__ inline void mbarrier_arrive(const uint64_t* barrier) { mbarrier_arrive(shared_address(barrier)); }
 
-// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster.
+// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster. It says that this
+// thread has read what a copy may overwrite: what the thread wrote, the others do not see. (With .release.cluster
+// they would, and each arrival would wait for all of the thread's accesses to memory, MEMBAR.GPU in SASS. CUTLASS:
+// ClusterBarrier::arrive.)
 __device__ inline void mbarrier_arrive_cluster(uint32_t barrier) {
-  FATHOM_PTX_SM90("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+  FATHOM_PTX_SM90("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Makes mbarrier_init visible to TMA, and to the other CTAs of the cluster after the cluster barrier.

@@ -51,6 +51,10 @@ int64_t working_set(const ExperimentInfo& experiment, const Problem& problem) {
   return experiment.limit == Limit::memory ? std::min(held, cost.read + cost.written) : held;
 }
 
+int64_t rotated_bytes(const ExperimentInfo& experiment, const Problem& problem, int64_t sets) {
+  return working_set(experiment, problem) * (experiment.cache == Cache::rotated ? sets : 1);
+}
+
 std::optional<double> floor_ns(Backend backend, const Cost& cost, int64_t working_set, int threads) {
   return backend == Backend::cuda ? gpu_floor_ns(cost, working_set)
                                   : cpu_floor_ns(cost, working_set, threads);

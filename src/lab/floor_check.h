@@ -16,6 +16,9 @@ namespace fathom::lab {
 // The bytes of one call: no more than the arena holds, and no more than it must move where memory is the
 // limit.
 int64_t working_set(const ExperimentInfo& experiment, const Problem& problem);
+// The bytes that a control moves through the caches: those of all `sets` where calls rotate through them,
+// since a call then finds what the caches kept of all. A floor takes one set: some of it may lie nearer.
+int64_t rotated_bytes(const ExperimentInfo& experiment, const Problem& problem, int64_t sets);
 
 // The shortest possible time of a call of `cost` by so many threads, from the highest rates ever measured on
 // this machine at the level that holds the working set, whatever bounds the experiment. Absent where nothing

@@ -33,8 +33,8 @@ class Control {
   Cost cost_;
 };
 
-// For a limit of Limit::memory, flops or load_latency, a call of `cost` over `working_set` bytes (inputs and
-// outputs of one set) by `threads` threads. `isa` matters to Limit::flops.
+// For a limit of Limit::memory, flops or load_latency, a call of `cost` over `working_set` bytes
+// (rotated_bytes() in lab/floor_check.h) by `threads` threads. `isa` matters to Limit::flops.
 std::unique_ptr<Control> cpu_control(Limit limit, const Cost& cost, int64_t working_set, int threads, Isa isa,
                                      ThreadPool& pool);
 

@@ -18,9 +18,10 @@ namespace {
 using machine::GpuKernels;
 using machine::Traffic;
 
-constexpr double kGpuControlNs   = 2e5;
-constexpr int64_t kMostDramBytes = int64_t{4} << 30;  // of all buffers of a control
-constexpr int64_t kFirstSteps    = 100;
+constexpr double kGpuControlNs       = 2e5;
+constexpr int64_t kMostDramBytes     = int64_t{4} << 30;  // of all buffers of a control
+constexpr int64_t kBytesForAllBlocks = int64_t{16} << 20;
+constexpr int64_t kFirstSteps        = 100;
 
 Traffic resembling(const Cost& cost) {
   if (cost.written < cost.read / 20) return Traffic::read;
@@ -34,13 +35,16 @@ class GpuControl final : public Control {
       : Control(limit, cost), device_(device), clock_(measure::gpu_clock(device)) {
     const int64_t l2     = machine::gpu(device.id())->l2_bytes;
     const bool fits_l2   = working_set <= l2 / 2;
-    const std::string at = fits_l2 ? "L2" : "DRAM";
+    in_l2_               = fits_l2;
+    warm_                = working_set < 4 * l2;
+    const std::string at = fits_l2 ? "L2" : warm_ ? "L2 and DRAM" : "DRAM";
     switch (limit) {
       case Limit::memory: {
         traffic_ = resembling(cost);
-        // At least four times the L2, and as large as the call where that is more: short kernels reach less
-        // bandwidth.
-        const int64_t all = fits_l2 ? working_set : std::clamp(working_set, 4 * l2, kMostDramBytes);
+        // In L2 repeatedly, since one pass would measure the launch; stores and copies need bytes for every
+        // block. Else one pass of as many bytes as the calls move: L2 keeps as much of them as of theirs.
+        const int64_t all = in_l2_ && traffic_ != Traffic::read ? std::max(working_set, kBytesForAllBlocks)
+                                                                : std::min(working_set, kMostDramBytes);
         bytes_            = std::max<int64_t>(1 << 16, all / (traffic_ == Traffic::copy ? 2 : 1) / 256 * 256);
         source_           = make(traffic_ == Traffic::write ? 256 : bytes_);
         target_           = make(traffic_ == Traffic::read ? 256 : bytes_);
@@ -61,11 +65,10 @@ class GpuControl final : public Control {
         words_ = "shared-memory bandwidth";
         break;
       case Limit::load_latency: {
-        words_ = fmt::format("load latency of {}", at);
-        const int64_t span =
-            std::max<int64_t>(machine::kGpuLine, fits_l2 ? working_set : std::max(working_set, 4 * l2));
-        source_ = make(span);
-        lines_  = static_cast<int64_t>(machine::gpu_kernels()->make_cycle(source_, span, device_.stream())) /
+        words_             = fmt::format("load latency of {}", at);
+        const int64_t span = std::max<int64_t>(machine::kGpuLine, working_set);
+        source_            = make(span);
+        lines_ = static_cast<int64_t>(machine::gpu_kernels()->make_cycle(source_, span, device_.stream())) /
                  machine::kGpuLine;
         break;
       }
@@ -83,7 +86,7 @@ class GpuControl final : public Control {
     once(1, false);  // loads the kernel
     // A sample lasts about kGpuControlNs.
     double took = once(1, true).ns;
-    if (limit != Limit::memory && limit != Limit::link)
+    if ((limit != Limit::memory || in_l2_) && limit != Limit::link)
       while (took < kGpuControlNs / 2 && repeats_ < int64_t{1} << 40) took = once(repeats_ *= 2, true).ns;
   }
   ~GpuControl() override {
@@ -91,8 +94,7 @@ class GpuControl final : public Control {
   }
 
   double sample() override {
-    if (limit_ == Limit::memory && bytes_ <= machine::gpu(device_.id())->l2_bytes / 2)
-      once(repeats_, true);  // warm, as it is for variants
+    if (limit_ == Limit::memory && warm_) once(repeats_, true);  // as it is for variants
     const auto seen = once(repeats_, true);
     return work_ / seen.ns * 1e9;
   }
@@ -106,6 +108,19 @@ class GpuControl final : public Control {
     return memory_.back();
   }
 
+  double move_repeatedly(int64_t times) {
+    const GpuKernels& kernels = *machine::gpu_kernels();
+    StreamRef stream          = device_.stream();
+    switch (traffic_) {
+      case Traffic::read:
+        return kernels.read_repeatedly(source_, bytes_, times, sink_, stream);
+      case Traffic::write:
+        return kernels.write_repeatedly(target_, bytes_, times, stream);
+      default:
+        return kernels.copy_repeatedly(target_, source_, bytes_, times, stream);
+    }
+  }
+
   measure::GpuClock::Sample once(int64_t repeats, bool held) {
     const GpuKernels& kernels = *machine::gpu_kernels();
     StreamRef stream          = device_.stream();
@@ -113,7 +128,8 @@ class GpuControl final : public Control {
         [&] {
           switch (limit_) {
             case Limit::memory:
-              work_ = traffic_ == Traffic::read    ? kernels.read(source_, bytes_, sink_, stream)
+              work_ = in_l2_                       ? move_repeatedly(repeats)
+                      : traffic_ == Traffic::read  ? kernels.read(source_, bytes_, sink_, stream)
                       : traffic_ == Traffic::write ? kernels.write(target_, bytes_, stream)
                                                    : kernels.copy(target_, source_, bytes_, stream);
               break;
@@ -144,6 +160,7 @@ class GpuControl final : public Control {
   std::unique_ptr<measure::GpuClock> clock_;
   std::string words_;
   Traffic traffic_ = Traffic::read;
+  bool in_l2_ = false, warm_ = false;
   int64_t bytes_   = 0;
   int64_t repeats_ = 1;
   double work_     = 0;

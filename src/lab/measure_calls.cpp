@@ -93,7 +93,7 @@ void check_all(const ExperimentInfo& experiment, ThreadPools& pools, Seeds& seed
       if (caught && record.status == Outcome::ok) set_caught(record, *caught);
     if (!sets) return;
     for (size_t v = 0; v < records.size(); ++v) {
-      if (records[v].status != Outcome::ok) continue;
+      if (records[v].status != Outcome::ok || beyond_up_to(experiment.variants[v], points[p])) continue;
       events.phase(records[v].id, "check", static_cast<double>(p) / static_cast<double>(points.size()));
       wait_until_quiet();
       std::optional<ScopedAffinity> free;

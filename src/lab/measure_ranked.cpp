@@ -80,7 +80,7 @@ class RankRun {
     for (const Point& at : check_points(experiment_)) {
       if (!any_to_run(records) || !steps_.make_problems(at, 1, records)) return;
       for (size_t v = 0; v < records.size(); ++v) {
-        if (records[v].status != Outcome::ok) continue;
+        if (records[v].status != Outcome::ok || beyond_up_to(variant(v), at)) continue;
         prepare(v);
         post(v, "check", 0);
         for (int step = 0; step < 2 && records[v].status == Outcome::ok; ++step) {
@@ -139,7 +139,7 @@ class RankRun {
   void make_control(const Cost& cost, PointRecord& point) {
     control_.reset();
     if (!has_control(experiment_.backend, experiment_.limit)) return;
-    const int64_t bytes = working_set(experiment_, steps_.problems()[0]);
+    const int64_t bytes = rotated_bytes(experiment_, steps_.problems()[0], experiment_.sets);
     const auto failed   = steps_.together([&] {
       control_ = steps_.device()
                        ? gpu_control(experiment_.limit, cost, bytes, *steps_.device())

@@ -134,7 +134,7 @@ void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {
     entries_.push_back(
         {.role = Role::control, .variant = static_cast<int>(controls_.size()), .name = "control"});
     const Cost cost     = (*sets_)[0].cost();
-    const int64_t bytes = working_set(experiment_, (*sets_)[0]);
+    const int64_t bytes = rotated_bytes(experiment_, (*sets_)[0], sets_->size());
     controls_.push_back(experiment_.backend == Backend::cuda
                             ? gpu_control(experiment_.limit, cost, bytes, *device_of(experiment_))
                             : cpu_control(experiment_.limit, cost, bytes, threads, isa, pools_.of(threads)));

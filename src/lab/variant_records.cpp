@@ -23,13 +23,6 @@ double number(const Value& value) {
   return 0;
 }
 
-std::optional<Skip> beyond_up_to(const VariantInfo& variant, const Point& at) {
-  for (const auto& [name, last] : variant.up_to)
-    if (const Value* value = at.find(name); value && number(*value) > number(last))
-      return Skip{"beyond_up_to", fmt::format("{} <= {}", name, to_string(last))};
-  return std::nullopt;
-}
-
 std::optional<Skip> skip_of(const ExperimentInfo& experiment, const VariantInfo& variant) {
   if (experiment.backend == Backend::cuda) {
     if (!device_of(experiment)) return Skip{"needs_cuda", "a GPU: " + why_no_device(kExperimentDevice)};
@@ -62,6 +55,13 @@ std::vector<Point> all_timed_points(const ExperimentInfo& experiment, const RunO
 }
 
 }  // namespace
+
+std::optional<Skip> beyond_up_to(const VariantInfo& variant, const Point& at) {
+  for (const auto& [name, last] : variant.up_to)
+    if (const Value* value = at.find(name); value && number(*value) > number(last))
+      return Skip{"beyond_up_to", fmt::format("{} <= {}", name, to_string(last))};
+  return std::nullopt;
+}
 
 std::vector<Point> check_points(const ExperimentInfo& experiment) {
   std::vector<Axis> axes;

@@ -23,5 +23,7 @@ std::vector<VariantRecord> blank_records(const ExperimentInfo& experiment, const
 std::vector<VariantRecord> records_at(const ExperimentInfo& experiment, const Point& at,
                                       std::vector<VariantRecord> records);
 bool any_to_run(const std::vector<VariantRecord>& records);
+// Set where `at` is beyond the variant's `up_to`: it is neither checked nor timed there.
+std::optional<Skip> beyond_up_to(const VariantInfo& variant, const Point& at);
 
 }  // namespace fathom::lab

@@ -53,12 +53,12 @@ const Experiment<Router> router{
              {"num_buffers", {4, 2}},
              {"width", {2880}},
              {"tokens", {65536}}},
-    // Steps of 64: less than one, one, one and a bit, more than any ring has buffers. 30000 tokens: with 1
-    // group each of 132 multiprocessors has several tiles.
+    // Steps of 64: less than one, one and a bit, more than any ring has buffers. 17000 tokens: with 1 group
+    // each of 132 multiprocessors has two tiles or three.
     .check_at = {{"num_consumer_groups", {1, 2, 3}},
-                 {"num_buffers", {1, 2, 4}},
-                 {"width", {8, 64, 72, 520}},
-                 {"tokens", {0, 1, 63, 64, 65, 193, 30000}}},
+                 {"num_buffers", {1, 4}},
+                 {"width", {8, 72, 520}},
+                 {"tokens", {0, 1, 63, 64, 65, 193, 17000}}},
     .variants =
         {
             {.id         = "single_buffer",

@@ -60,7 +60,7 @@ TEST(GemmBf16, IsTheProduct) {
         magnitude += std::abs(product);
       }
       const double bound =
-          0x1p-9 * std::abs(want) + 4 * std::sqrt(static_cast<double>(c.k)) * 0x1p-23 * magnitude;
+          0x1p-8 * std::abs(want) + 4 * std::sqrt(static_cast<double>(c.k)) * 0x1p-23 * magnitude;
       ASSERT_NEAR(float(got[static_cast<size_t>(e)]), want, bound) << "at (" << i << ", " << j << ")";
     }
   }

@@ -3,6 +3,7 @@
 #include "lab/experiment.h"
 
 #include "experiments/labs/matmul/cublaslt.h"
+#include "experiments/labs/matmul/cutlass.h"
 #include "rungs.h"
 
 namespace fathom::lab::matmul {
@@ -134,6 +135,13 @@ const Experiment<Gemm> bf16{
              .prediction = predict::share_at_least(0.78),
              .kind       = Kind::library,
              .prepare    = prepared_on_gpu(cublaslt_fastest)},
+            {.id         = "cutlass",
+             .techniques = {"vendor_templates"},
+             .idea       = "CUTLASS: 128 x 256 x 64, clusters of two, cooperative, persistent",
+             .prediction = predict::share_at_least(0.75),
+             .kind       = Kind::library,
+             .prepare    = prepared_on_gpu(cutlass),
+             .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma}},
         },
     .backend = Backend::cuda,
     .catalog = {"tiling-002", "tiling-003", "tiling-008", "pipeline-009", "pipeline-010", "pipeline-011",

@@ -3,6 +3,7 @@
 #include "lab/experiment.h"
 
 #include "experiments/labs/matmul/cublaslt.h"
+#include "experiments/labs/matmul/cutlass.h"
 #include "schedules.h"
 
 namespace fathom::lab::matmul {
@@ -49,6 +50,13 @@ const Experiment<Gemm> tail{
              .prediction = predict::ratio(1.45),
              .kind       = Kind::library,
              .prepare    = prepared_on_gpu(cublaslt_fastest)},
+            {.id         = "cutlass",
+             .techniques = {"vendor_templates"},
+             .idea       = "CUTLASS: 128 x 256 x 64, clusters of two, cooperative, persistent",
+             .prediction = predict::ratio(1),
+             .kind       = Kind::library,
+             .prepare    = prepared_on_gpu(cutlass),
+             .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma}},
         },
     .backend = Backend::cuda,
     .catalog = {"graphs-011", "tiling-009"},

@@ -51,6 +51,12 @@ struct RowDots {
     }
     return sum;
   }
+  void metrics(CallMetrics& metrics) const {
+    const auto* const end   = out.data() + out.size();
+    metrics["rows_written"] = {
+        static_cast<double>(std::count_if(out.data(), end, [](float x) { return !std::isnan(x); })),
+        "higher"};
+  }
 };
 
 float dot(const RowDots& p, int64_t i) {

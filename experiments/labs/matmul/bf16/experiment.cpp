@@ -146,7 +146,7 @@ const Experiment<Gemm> bf16{
     .backend = Backend::cuda,
     .catalog = {"tiling-002", "tiling-003", "tiling-008", "pipeline-009", "pipeline-010", "pipeline-011",
                 "pipeline-014", "compile-001", "lab-014", "lab-016", "lab-017", "lab-018", "lab-019",
-                "pipeline-012", "pipeline-013", "usecase-010"},
+                "pipeline-012", "pipeline-013", "usecase-010", "memory-024"},
     .group   = "matmul",
 };
 FATHOM_REGISTER(bf16);

@@ -64,8 +64,11 @@ void cutlass_gemm(const Gemm& p, StreamRef stream) {
       {a, ::cutlass::make_cute_packed_stride(Kernel::StrideA{}, {m, k, 1}), b,
        ::cutlass::make_cute_packed_stride(Kernel::StrideB{}, {n, k, 1})},
       {{1.0f, 0.0f}, nullptr, {}, out, ::cutlass::make_cute_packed_stride(Kernel::StrideD{}, {m, n, 1})}};
-  arguments.hw_info.sm_count           = multiprocessors();
-  arguments.scheduler.max_swizzle_size = 8;  // columns of tiles that are near one another in time, for L2
+  arguments.hw_info.sm_count = multiprocessors();
+  // Columns of tiles that are near one another in time, for L2. CUTLASS pads the grid to whole groups of
+  // them, which at 640 x 7424 were three times as many tiles as the product has.
+  const bool fits                      = m % 2048 == 0 && n % 2048 == 0;
+  arguments.scheduler.max_swizzle_size = fits ? 8 : 1;
   FATHOM_EXPECT(static_cast<int64_t>(Product::get_workspace_size(arguments)) <= p.scratch.bytes(),
                 "CUTLASS wants more workspace than there is");
   Product product;

@@ -24,7 +24,7 @@ Gemm::Gemm(const Point& at, Arena& arena)
                            : kWidth),
       a(arena.input<bf16>({m, k}, Normal{})),
       b(arena.input<bf16>({n, k}, Normal{})),
-      scratch(arena.workspace<char>({int64_t{48} << 20})),
+      scratch(arena.workspace<char>({int64_t{32} << 20})),
       out(arena.output<bf16>({m, n})),
       times(arena.output<double>({kMostCtas, 2})) {
   FATHOM_EXPECT(n % 8 == 0 && k % 8 == 0,

@@ -17,7 +17,7 @@ namespace fathom::lab::matmul {
 struct Gemm {
   int64_t m, n, k;
   View<const bf16, 2> a, b;
-  View<char, 1> scratch;  // 48 MiB: 32 for cuBLASLt, or tiles of partial sums
+  View<char, 1> scratch;  // 32 MiB for cuBLASLt, or for tiles of partial sums
   View<bf16, 2> out;
   View<double, 2> times;  // [CTA, began or ended], ns: written by the schedules of labs/matmul:tail
 

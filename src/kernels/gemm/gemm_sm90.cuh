@@ -98,8 +98,11 @@ struct Shape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
 
   static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
-  static constexpr int kBoxN = 128 / static_cast<int>(sizeof(Output));  // a box of D: 64 rows of 128 bytes
-  static constexpr int kBoxBytes    = 64 * 128;
+  // A box of D: 64 rows of 128 bytes; of 96, without a swizzle, where the tile is no whole number of those.
+  static constexpr int kOutputBytes = static_cast<int>(sizeof(Output));
+  static constexpr bool kWholeLines = kTileN % (128 / kOutputBytes) == 0;
+  static constexpr int kBoxN        = (kWholeLines ? 128 : 96) / kOutputBytes;
+  static constexpr int kBoxBytes    = 64 * kBoxN * kOutputBytes;
   static constexpr int kBoxes       = 2;  // of each warpgroup, used in turn
   static constexpr int kSharedBytes = kStages * (kABytes + kBBytes) + kConsumers * kBoxes * kBoxBytes;
 
@@ -323,7 +326,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       // TMA has read what this box held before; only the leader can know.
       if (leader) ptx::cp_async_bulk_wait_group_read<S::kBoxes - 1>();
       ptx::bar_sync(1 + warpgroup, 128);
-      write_box<typename S::Output>(box_at + turn * S::kBoxBytes, sums, box);
+      write_box<typename S::Output, S::kBoxN>(box_at + turn * S::kBoxBytes, sums, box);
       ptx::fence_proxy_async();
       ptx::bar_sync(1 + warpgroup, 128);  // all of the box is written
       if (leader) {
@@ -344,10 +347,11 @@ template <class S>
 void launch(View<const typename S::Element, 2> a, View<const typename S::Element, 2> b,
             View<typename S::Output, 2> d, typename S::Scales scales, StreamRef stream,
             int group = 16 / S::kCluster) {
-  const auto map_of = [](const auto* data, int64_t rows, int64_t columns, int box_rows) {
+  const auto map_of = [](const auto* data, int64_t rows, int64_t columns, int box_rows, int box_columns) {
     constexpr int kBytes = sizeof *data;
     return tensor_map(data, dtype_of<std::remove_cvref_t<decltype(*data)>>, rows, columns, kBytes * columns,
-                      box_rows, 128 / kBytes, Swizzle::bytes_128);
+                      box_rows, box_columns,
+                      box_columns * kBytes == 128 ? Swizzle::bytes_128 : Swizzle::none);
   };
   const int64_t m = a.extent(0), n = b.extent(0), k = a.extent(1);
   const auto clusters_m = static_cast<int>(blocks_for(m, S::kTileM * S::kCluster));
@@ -355,9 +359,10 @@ void launch(View<const typename S::Element, 2> a, View<const typename S::Element
   const int clusters = std::min(order.count(), multiprocessors() / S::kCluster);
   allow_shared_memory_once<gemm_kernel<S>>(S::kSharedBytes);
   launch_with_pdl(gemm_kernel<S>, dim3(static_cast<unsigned>(clusters * S::kCluster)), dim3(S::kThreads),
-                  S::kSharedBytes, S::kCluster, stream, map_of(a.data(), m, k, S::kTileM),
-                  map_of(b.data(), n, k, S::kTileN / S::kCluster), map_of(d.data(), m, n, 64),
-                  static_cast<int>(blocks_for(k, S::kTileK)), order, scales);
+                  S::kSharedBytes, S::kCluster, stream, map_of(a.data(), m, k, S::kTileM, S::kTileK),
+                  map_of(b.data(), n, k, S::kTileN / S::kCluster, S::kTileK),
+                  map_of(d.data(), m, n, 64, S::kBoxN), static_cast<int>(blocks_for(k, S::kTileK)), order,
+                  scales);
 }
 
 }  // namespace fathom::kernels::gemm_sm90

@@ -14,11 +14,11 @@ const Experiment<Gemm> tail{
         "What does the last, partly filled wave of tiles cost a product, and what wins it back: parts of k "
         "of equal length (split-K), or an equal share of all work for each multiprocessor (stream-K)?",
     .limit = Limit::tensor_flops,
-    // Tiles of 128 x 256, five rows of them: 145, 200 and 290, which are 1.1, 1.5 and 2.2 waves of an H200.
-    .axes  = {{"columns", {7424, 10240, 14848}}, {"rows", {640}}, {"depth", {4096}}},
-    .quick = {{"columns", {7424}}},
-    // Around a tile; one, two and ten blocks of k, which ten CTAs share where there is one tile.
-    .check_at = {{"columns", {0, 8, 248, 264, 2056}}, {"rows", {1, 127, 129}}, {"depth", {8, 72, 640}}},
+    // Tiles of 128 x 128, five rows of them: 145, 200 and 290, which are 1.1, 1.5 and 2.2 waves of an H200.
+    .axes  = {{"columns", {3712, 5120, 7424}}, {"rows", {640}}, {"depth", {8192}}},
+    .quick = {{"columns", {3712}}},
+    // Around a tile; one, two and ten blocks of k, which CTAs share where there are few tiles.
+    .check_at = {{"columns", {0, 8, 120, 136, 1032}}, {"rows", {1, 127, 129}}, {"depth", {8, 72, 640}}},
     .variants =
         {
             {.id         = "data_parallel",

@@ -5,8 +5,8 @@
 // sums, in fp32, to a slot of scratch memory and sets a flag; the owner adds the slots in a fixed order, so
 // that a product has the same bits in every run, and stores the tile.
 //
-// The rest is the rung tma_store of labs/matmul:bf16: a producer warp, two consumer warpgroups, TMA both
-// ways.
+// The rest is the rung ping_pong of labs/matmul:bf16: a producer warp, and two consumer warpgroups that take
+// the CTA's parts in turn. While one writes, adds or stores sums, the other multiplies.
 #pragma once
 
 #include <cuda.h>
@@ -31,25 +31,32 @@ struct Part {
   int others = 0, first_slot = 0, slot_step = 0;
 };
 
-inline constexpr int kTileM = 128, kTileN = 256, kConsumers = 2, kThreads = 128 * (kConsumers + 1);
+inline constexpr int kTileM = 128, kTileN = 128, kHalves = kTileM / 64;  // 64 rows are a wgmma
+inline constexpr int kConsumers = 2, kThreads = 128 * (kConsumers + 1);
 inline constexpr int kABytes = kTileM * kDepth * 2, kStageBytes = kABytes + kTileN * kDepth * 2;
-inline constexpr int kStages = 4, kBoxBytes = 64 * 64 * 2, kBoxes = 2;  // boxes of a warpgroup, used in turn
+inline constexpr int kStages = 6, kBoxBytes = 64 * 64 * 2, kBoxes = 2;  // boxes of a warpgroup, used in turn
 inline constexpr int kSharedBytes = kStages * kStageBytes + kConsumers * kBoxes * kBoxBytes;
+inline constexpr int kTurn        = 1 + kConsumers;  // named barriers: a warpgroup's turn at the tensor cores
 inline constexpr int kSlotBytes = kTileM * kTileN * 4, kMostSlots = 512;
 
-// Whether a warpgroup's half of a slot is written. Set by the CTA that writes it and cleared by the one that
-// waits for it, so that every launch finds and leaves zeros. (One launch at a time: they share slots.)
-static __device__ uint32_t arrived[kConsumers * kMostSlots];
+// Whether a slot is written. Set by the CTA that writes it and cleared by the one that waits for it, so that
+// every launch finds and leaves zeros. (One launch at a time: they share slots.)
+static __device__ uint32_t arrived[kMostSlots];
 
-// The slot's layout is that of the registers: thread t of the consumers has the sums 4 j .. 4 j + 3 at
-// j * 256 + t.
-__device__ inline void contribute(float4* slot, uint32_t* flag, const float (&sums)[kTileN / 2],
-                                  int warpgroup) {
+using Sums = float[kHalves][kTileN / 2];
+
+// The slot's layout is that of the registers: thread t of the warpgroup has the sums 4 j .. 4 j + 3 of its
+// 128 at j * 128 + t.
+__device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums, int barrier) {
+  float4* const to = slot + threadIdx.x % 128;
 #pragma unroll
-  for (int j = 0; j < kTileN / 8; ++j)
-    __stcg(&slot[j * kConsumers * 128 + threadIdx.x],
-           float4{sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
-  ptx::bar_sync(1 + warpgroup, 128);  // the warpgroup has written its half
+  for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+    for (int j = 0; j < kTileN / 8; ++j) {
+      const float* const v = &sums[half][4 * j];
+      __stcg(&to[(half * kTileN / 8 + j) * 128], float4{v[0], v[1], v[2], v[3]});
+    }
+  ptx::bar_sync(barrier, 128);  // all of the slot is written
   if (threadIdx.x % 128 == 0) {
     __threadfence();  // what the barrier has shown this thread is visible before the flag is
     *static_cast<volatile uint32_t*>(flag) = 1;
@@ -58,23 +65,22 @@ __device__ inline void contribute(float4* slot, uint32_t* flag, const float (&su
 
 // What it waits for needs nothing of this CTA, was begun earlier (the schedules see to it), and its CTA has a
 // multiprocessor (launch_split_tiles): the wait ends.
-__device__ inline void add_slot(const float4* slot, uint32_t* flag, float (&sums)[kTileN / 2],
-                                int warpgroup) {
+__device__ inline void add_slot(const float4* slot, uint32_t* flag, Sums& sums, int barrier) {
   if (threadIdx.x % 128 == 0) {
-    while (*static_cast<volatile uint32_t*>(flag) == 0) __nanosleep(64);
+    while (*static_cast<volatile uint32_t*>(flag) == 0) __nanosleep(32);
     __threadfence();
     *flag = 0;
   }
-  ptx::bar_sync(1 + warpgroup, 128);  // the leader has seen the flag
-  constexpr int kBatch = 8;           // loads in flight
+  ptx::bar_sync(barrier, 128);  // the leader has seen the flag
+  const float4* const from = slot + threadIdx.x % 128;
 #pragma unroll
-  for (int first = 0; first < kTileN / 8; first += kBatch) {
-    float4 part[kBatch];
+  for (int half = 0; half < kHalves; ++half) {
+    float4 part[kTileN / 8];  // all loads of a half are in flight together
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j) part[j] = __ldcg(&slot[(first + j) * kConsumers * 128 + threadIdx.x]);
+    for (int j = 0; j < kTileN / 8; ++j) part[j] = __ldcg(&from[(half * kTileN / 8 + j) * 128]);
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      float* const sum = &sums[4 * (first + j)];
+    for (int j = 0; j < kTileN / 8; ++j) {
+      float* const sum = &sums[half][4 * j];
       sum[0] += part[j].x, sum[1] += part[j].y, sum[2] += part[j].z, sum[3] += part[j].w;
     }
   }
@@ -98,16 +104,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     times[2 * blockIdx.x] = now_ns();
     for (uint64_t& barrier : full) ptx::mbarrier_init(&barrier, 1);
-    for (uint64_t& barrier : empty) ptx::mbarrier_init(&barrier, kConsumers);
+    for (uint64_t& barrier : empty) ptx::mbarrier_init(&barrier, 1);  // one warpgroup reads a stage
     ptx::fence_mbarrier_init();
   }
   __syncthreads();  // the barriers are there before any thread waits for one
 
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  kernels::PipelineState<kStages> state;
   if (warpgroup == kConsumers) {
     ptx::setmaxnreg_dec<40>();
     if (threadIdx.x != kConsumers * 128) return;
+    kernels::PipelineState<kStages> state;
     for (int i = 0; i < schedule.count(); ++i) {
       const Part part = schedule.part(i);
       const int row = order.row(part.tile) * kTileM, column = order.column(part.tile) * kTileN;
@@ -125,55 +131,70 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   ptx::setmaxnreg_inc<232>();
   const bool leader    = threadIdx.x % 128 == 0;
+  const int barrier    = 1 + warpgroup;  // of this warpgroup
   const uint32_t at    = ptx::shared_address(stages);
-  const uint64_t of_a  = ptx::smem_descriptor_128b(at + warpgroup * 64 * kDepth * 2);
+  const uint64_t of_a  = ptx::smem_descriptor_128b(at);
   const uint64_t of_b  = ptx::smem_descriptor_128b(at + kABytes);
   uint8_t* const boxes = stages + kStages * kStageBytes + warpgroup * kBoxes * kBoxBytes;
   const auto slot      = [&](int s) { return slots + int64_t{s} * (kSlotBytes / 16); };
-  const auto flag      = [&](int s) { return &arrived[s * kConsumers + warpgroup]; };
-  float sums[kTileN / 2];
-  for (int i = 0; i < schedule.count(); ++i) {
+  Sums sums;
+  const int parts = schedule.count();
+  int first_block = 0;  // of a part, among all blocks of this CTA: they take the stages one after another
+  for (int i = 0; i < parts; ++i) {
     const Part part = schedule.part(i);
-    int before      = -1;  // the stage whose products are in flight
-    for (int block = part.begin; block < part.end; ++block, state.next()) {
-      ptx::mbarrier_wait(&full[state.stage], state.parity);
-      const int stage = __shfl_sync(~0u, state.stage, 0), offset = stage * kStageBytes;
-      start_products(ptx::advance_descriptor(of_a, offset), ptx::advance_descriptor(of_b, offset), sums,
-                     block > part.begin);
-      ptx::wgmma_wait_group<1>();
+    const int begin = first_block, end = begin + part.end - part.begin;
+    first_block = end;
+    if (i % kConsumers != warpgroup) continue;
+    // Its turn: the other has started all products of the part before, and waits for the last of them.
+    if (i > 0) ptx::bar_sync(kTurn + warpgroup, kConsumers * 128);
+    int before = -1;  // the stage whose products are in flight
+    for (int block = begin; block < end; ++block) {
+      ptx::mbarrier_wait(&full[block % kStages], block / kStages & 1);
+      const int stage = __shfl_sync(~0u, block % kStages, 0), offset = stage * kStageBytes;
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half)
+        start_products(ptx::advance_descriptor(of_a, offset + half * 64 * kDepth * 2),
+                       ptx::advance_descriptor(of_b, offset), sums[half], block > begin);
+      ptx::wgmma_wait_group<kHalves>();
       if (leader && before >= 0) ptx::mbarrier_arrive(&empty[before]);
       before = stage;
     }
+    if (i + 1 < parts) ptx::bar_arrive(kTurn + (1 - warpgroup), kConsumers * 128);
     ptx::wgmma_wait_group<0>();
-    ptx::warpgroup_fence_operand(sums);
     if (leader) ptx::mbarrier_arrive(&empty[before]);
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) ptx::warpgroup_fence_operand(sums[half]);
 
     if (part.begin > 0) {
-      contribute(slot(part.slot), flag(part.slot), sums, warpgroup);
+      contribute(slot(part.slot), &arrived[part.slot], sums, barrier);
       continue;
     }
     for (int other = 0; other < part.others; ++other) {
       const int s = part.first_slot + other * part.slot_step;
-      add_slot(slot(s), flag(s), sums, warpgroup);
+      add_slot(slot(s), &arrived[s], sums, barrier);
     }
 #pragma unroll
-    for (int box = 0; box < kTileN / 64; ++box) {
-      uint8_t* const to = boxes + box % kBoxes * kBoxBytes;
-      // TMA has read what this box held before; only the leader can know.
-      if (leader) ptx::cp_async_bulk_wait_group_read<kBoxes - 1>();
-      ptx::bar_sync(1 + warpgroup, 128);
-      kernels::write_box<bf16>(ptx::shared_address(to), sums, box);
-      ptx::fence_proxy_async();
-      ptx::bar_sync(1 + warpgroup, 128);  // all of the box is written
-      if (leader) {
-        ptx::cp_async_bulk_tensor_store(&out, order.row(part.tile) * kTileM + warpgroup * 64,
-                                        order.column(part.tile) * kTileN + box * 64, to);
-        ptx::cp_async_bulk_commit_group();
+    for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+      for (int box = 0; box < kTileN / 64; ++box) {
+        uint8_t* const to = boxes + box % kBoxes * kBoxBytes;
+        // TMA has read what this box held before; only the leader can know.
+        if (leader) ptx::cp_async_bulk_wait_group_read<kBoxes - 1>();
+        ptx::bar_sync(barrier, 128);
+        kernels::write_box<bf16>(ptx::shared_address(to), sums[half], box);
+        ptx::fence_proxy_async();
+        ptx::bar_sync(barrier, 128);  // all of the box is written
+        if (leader) {
+          ptx::cp_async_bulk_tensor_store(&out, order.row(part.tile) * kTileM + half * 64,
+                                          order.column(part.tile) * kTileN + box * 64, to);
+          ptx::cp_async_bulk_commit_group();
+        }
       }
-    }
   }
   // Shared memory must outlive the copies that read it.
   if (leader) ptx::cp_async_bulk_wait_group_read<0>();
+  // Both warpgroups have ended.
+  ptx::bar_sync(kTurn + kConsumers, kConsumers * 128);
   if (threadIdx.x == 0) times[2 * blockIdx.x + 1] = now_ns();
 }
 

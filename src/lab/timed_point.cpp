@@ -464,6 +464,7 @@ void TimedPoint::compare_whole_outputs() {
     sample(entry, 1, 0, false, true);
     entry.forget_last_sample();
     if (!entry.alive()) continue;
+    entry.metrics = (*sets_)[0].metrics();
     if (&entry == &entries_[baseline_]) {
       check_many_elements(entry);
       if (!entry.alive()) return;

@@ -101,9 +101,12 @@ struct Shape {
   static constexpr int kScaleBytes   = kBlockScales ? 4 * kTileM + 128 : 0;
   static constexpr int kStageBytes   = kABytes + kBBytes + (kBlockScales ? 4 * kTileM + 16 * kScalesOfB : 0);
 
-  // A box of D: 64 rows of 128 bytes. Each warpgroup has some, used in turn: one for each box of its tile, if
-  // there is room.
-  static constexpr int kBoxN = 128 / int{sizeof(Output)}, kBoxBytes = 64 * 128;
+  // A box of D: 64 rows of 128 bytes; of 96, without a swizzle, where the tile is no whole number of those.
+  // Each warpgroup has some, used in turn: one for each box of its tile, if there is room.
+  static constexpr int kOutputBytes = static_cast<int>(sizeof(Output));
+  static constexpr bool kWholeLines = kTileN % (128 / kOutputBytes) == 0;
+  static constexpr int kBoxN        = (kWholeLines ? 128 : 96) / kOutputBytes;
+  static constexpr int kBoxBytes    = 64 * kBoxN * kOutputBytes;
   static constexpr int kRingBytes   = kStages * (kABytes + kBBytes + kScaleBytes + 16);  // 16: two barriers
   static constexpr int kRoom        = (232448 - kRingBytes) / (kConsumers * kBoxBytes);
   static constexpr int kBoxes       = kRoom < kTileN / kBoxN ? kRoom : kTileN / kBoxN;
@@ -317,7 +320,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       // TMA has read what this box held before; only the leader can know.
       if (leader) ptx::cp_async_bulk_wait_group_read<S::kBoxes - 1>();
       ptx::bar_sync(1 + warpgroup, 128);
-      write_box<typename S::Output>(box_at + turn * S::kBoxBytes, sums, box);
+      write_box<typename S::Output, S::kBoxN>(box_at + turn * S::kBoxBytes, sums, box);
       ptx::fence_proxy_async();
       ptx::bar_sync(1 + warpgroup, 128);  // all of the box is written
       if (leader) {
@@ -345,10 +348,12 @@ template <class S>
 void launch(View<const typename S::Element, 2> a, View<const typename S::Element, 2> b,
             View<typename S::Output, 2> d, typename S::Scales scales, StreamRef stream,
             int group = 16 / S::kCluster) {
-  const auto map_of = [](const auto* data, int64_t rows, int64_t columns, int box_rows, bool to_tf32) {
+  const auto map_of = [](const auto* data, int64_t rows, int64_t columns, int box_rows, int box_columns,
+                         bool to_tf32) {
     constexpr int kBytes = sizeof *data;
     return tensor_map(data, dtype_of<std::remove_cvref_t<decltype(*data)>>, rows, columns, kBytes * columns,
-                      box_rows, 128 / kBytes, Swizzle::bytes_128, to_tf32);
+                      box_rows, box_columns, box_columns * kBytes == 128 ? Swizzle::bytes_128 : Swizzle::none,
+                      to_tf32);
   };
   constexpr bool kTf32 = std::is_same_v<typename S::Format, Tf32>;
   const int64_t m = a.extent(0), n = b.extent(0), k = a.extent(1);
@@ -357,9 +362,10 @@ void launch(View<const typename S::Element, 2> a, View<const typename S::Element
   const int clusters = std::min(order.count(), multiprocessors() / S::kCluster);
   allow_shared_memory_once<gemm_kernel<S>>(S::kSharedBytes);
   launch_with_pdl(gemm_kernel<S>, dim3(static_cast<unsigned>(clusters * S::kCluster)), dim3(S::kThreads),
-                  S::kSharedBytes, S::kCluster, stream, map_of(a.data(), m, k, S::kTileM, kTf32),
-                  map_of(b.data(), n, k, S::kTileN / S::kCluster, kTf32), map_of(d.data(), m, n, 64, false),
-                  static_cast<int>(blocks_for(k, S::kTileK)), order, scales);
+                  S::kSharedBytes, S::kCluster, stream, map_of(a.data(), m, k, S::kTileM, S::kTileK, kTf32),
+                  map_of(b.data(), n, k, S::kTileN / S::kCluster, S::kTileK, kTf32),
+                  map_of(d.data(), m, n, 64, S::kBoxN, false), static_cast<int>(blocks_for(k, S::kTileK)),
+                  order, scales);
 }
 
 }  // namespace fathom::kernels::gemm_sm90

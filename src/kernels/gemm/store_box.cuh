@@ -11,8 +11,9 @@ namespace fathom::kernels {
 
 // Writes 128 bytes of columns (64 of bf16 from 64 box on, 32 of fp32 from 32 box on) of the 64 rows of sums
 // that a warpgroup has (the d of cuda/wgmma.cuh) to `to`, a shared address that is a multiple of 1024: rows
-// of 128 bytes with the 128-byte swizzle.
-template <class Output, int kSums>
+// of 128 bytes with the 128-byte swizzle. With another kBoxN (bf16, a multiple of 16) rows of that many
+// columns without a swizzle; 48 of them cost two ways of bank conflicts.
+template <class Output, int kBoxN = 128 / static_cast<int>(sizeof(Output)), int kSums>
 __device__ void write_box(uint32_t to, const float (&sums)[kSums], int box) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   if constexpr (std::is_same_v<Output, float>) {
@@ -27,12 +28,12 @@ __device__ void write_box(uint32_t to, const float (&sums)[kSums], int box) {
   } else {
     const int row = 16 * warp + lane % 16;
 #pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-      const int first = 32 * box + 8 * pair, piece = 2 * pair + lane / 16;
+    for (int pair = 0; pair < kBoxN / 16; ++pair) {
+      const int first = kBoxN / 2 * box + 8 * pair, piece = 2 * pair + lane / 16;
       uint32_t packed[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) packed[i] = pack_bf16x2(sums[first + 2 * i], sums[first + 2 * i + 1]);
-      ptx::stmatrix_x4(to + row * 128 + ((piece ^ row % 8) << 4), packed);
+      ptx::stmatrix_x4(to + row * (2 * kBoxN) + ((kBoxN == 64 ? piece ^ row % 8 : piece) << 4), packed);
     }
   }
 }

@@ -257,6 +257,23 @@ class Widgets(unittest.TestCase):
         self.type("values", "1,1")
         self.assertEqual(self.answer("whole"), "2,1,0")
 
+    def test_warp_model(self):
+        for state, sectors in {"": 4, "base=1": 5, "stride=2": 8, "stride=8": 32}.items():
+            self.open("warp_model", state, PHONE)
+            self.assertEqual(self.answer("sectors"), str(sectors), state)
+            self.check_page()
+        for stride, degree in {2: 2, 3: 1, 8: 8, 33: 1}.items():
+            self.open("warp_model", f"memory=shared&stride={stride}")
+            self.assertEqual(self.answer("degree"), str(degree), f"stride {stride}")
+        self.open("warp_model", "memory=shared&stride=32&branch=remainder&k=8&pass=1", PHONE)
+        self.assertEqual((self.answer("paths"), self.answer("degree"), self.answer("passes")), ("8", "4", "32"))
+        self.check_page()
+        self.type("stride", "1")
+        self.assertEqual((self.answer("degree"), self.answer("passes")), ("1", "8"))
+        self.open("warp_model", "memory=shared&stride=8&bytes=16&swizzle=xor")
+        self.assertEqual((self.answer("degree"), self.answer("passes")), ("1", "4"))
+        self.check_page()
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

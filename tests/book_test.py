@@ -274,6 +274,22 @@ class Widgets(unittest.TestCase):
         self.assertEqual((self.answer("degree"), self.answer("passes")), ("1", "4"))
         self.check_page()
 
+    def test_noise_lab(self):
+        # Pairs in tossed order keep the nominal rate of false alarms, whatever both runs of a pair share.
+        for noise in ("", "drift=5", "drift=10&clock=10&outliers=5"):
+            self.open("noise_lab", f"design=tossed&estimator=paired&{noise}", PHONE)
+            self.assertLess(float(self.answer("alarms")), 0.065, noise)
+            self.check_page()
+        self.open("noise_lab", "design=a_then_b&estimator=mean&drift=5&difference=2")
+        self.assertGreater(float(self.answer("alarms")), 0.5)
+        self.assertIn("Simulated", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+        before = self.answer("low")
+        self.type("seed", "2")
+        self.assertNotEqual(self.answer("low"), before)
+        self.type("seed", "1")
+        self.assertEqual(self.answer("low"), before)
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

@@ -194,3 +194,22 @@ def what_helps():
     best = min(changes, key=lambda name: upper(*changes[name]))
     assert best == min(changes, key=lambda name: max(changes[name][0] / changes[name][2], changes[name][1]))
     return best
+
+
+def pipeline():
+    """Work over stages, span, Brent's bound, and the end of a pipeline of 4 stages with 8 pieces, forward 1 and backward 2."""
+    stages, pieces, last = 4, 8, 3
+    times = {("F", s, k): 1 for k in range(pieces) for s in range(stages)} | {("B", s, k): 2 for k in range(pieces) for s in range(stages)}
+    needs = {("F", s, k): [("F", s - 1, k)] for _, s, k in times if s > 0}
+    needs |= {("B", s, k): [("B", s + 1, k)] if s < last else [("F", last, k)] for _, s, k in times}
+    work, longest = sum(times.values()), span(times, needs)
+    free, end = [0] * stages, {}
+    for kind in "FB":  # each stage: all pieces forward in their order, then all backward
+        for k in range(pieces):
+            for s in range(stages) if kind == "F" else reversed(range(stages)):
+                step = kind, s, k
+                end[step] = max([free[s]] + [end[u] for u in needs.get(step, ())]) + times[step]
+                free[s] = end[step]
+    bound = work / stages + longest * (1 - 1 / stages)
+    assert max(end.values()) == bound == (pieces + stages - 1) * 3
+    return [work / stages, longest, max(end.values())]

@@ -44,11 +44,14 @@ def one_tile():
     return [side, (2 / side) / (2 / math.sqrt(words))]
 
 
-def waste():
-    """Loads of three equal tiles that fill the fast memory, over the leading term of the bound; the same for every size."""
-    ratios = [(2 / math.sqrt(s / 3)) / (2 / math.sqrt(s)) for s in (3 * 52**2, 3 * 10**6)]
-    assert math.isclose(*ratios)
-    return ratios[0]
+def stencil():
+    """Numbers of a 5 x 5 stencil for each point: into a tile of 64 x 64 points, and into registers for a column of 16."""
+    def numbers(rows, columns):
+        points = itertools.product(range(rows), range(columns))
+        near = list(itertools.product(range(-2, 3), repeat=2))
+        return len({(i + di, j + dj) for i, j in points for di, dj in near}) / (rows * columns)
+    assert numbers(1, 1) == 25 and numbers(8, 1) == 7.5 and numbers(32, 32) == 36**2 / 32**2
+    return [numbers(64, 64), numbers(16, 1)]
 
 
 def steps(v):

@@ -290,6 +290,38 @@ class Widgets(unittest.TestCase):
         self.type("seed", "1")
         self.assertEqual(self.answer("low"), before)
 
+    def test_fusion_graph(self):
+        def press(button):
+            self.browser.evaluate(f"{self.widget}.querySelector('[data-button=\"{button}\"]').focus()")
+            self.browser.key("Enter")
+
+        self.open("fusion_graph", "ops=5&gib=1", PHONE)
+        self.assertEqual(self.answer("gib"), "10")
+        for pair, moved in {"1-2": 8, "2-3": 6, "3-4": 4, "4-5": 2}.items():
+            press(pair)
+            self.assertEqual(self.answer("gib"), str(moved))
+        press("2-3")  # cuts again, and the focus stays
+        press("2-3")
+        self.assertEqual((self.answer("gib"), self.answer("kernels"), self.answer("live")), ("2", "1", "1"))
+        self.assertIn("plan=aaaaa", self.browser.evaluate("location.hash"))
+        self.check_page()
+        # The exponentials may be stored or computed again; the division cannot share their sum's walk.
+        self.open("fusion_graph", "graph=softmax&gib=1")
+        press("2-3")
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("5", "0"))
+        press("3-4")
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("5", "1"))
+        self.assertIn("complete only after its last", self.browser.evaluate(f"{self.widget}.querySelector('.refusal').textContent"))
+        press("again2")
+        self.assertEqual((self.answer("gib"), self.answer("refused"), self.answer("evaluations")), ("4", "0", "5"))
+        self.check_page()
+        self.open("fusion_graph", "graph=softmax&gib=1&held=yes&plan=aaaa", PHONE)
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("2", "0"))
+        self.check_page()
+        self.open("fusion_graph", "graph=softmax&gib=1&plan=aaaa")
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("6", "1"))
+        self.check_page()
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

@@ -35,8 +35,8 @@ class NoiseLab extends Widget {
     this.dataset.low = low;
     this.dataset.high = high;
     this.view.replaceChildren(
-        make("p", {class: "answer", role: "status"}, "Simulated: B against A, ", make("b", {}, signed(value)), " of its time",
-             ` (${signed(low)} to ${signed(high)}); ${verdict}. The truth is ${signed(difference)}.`),
+        make("p", {class: "answer", role: "status"}, "Simulated: B takes ", make("b", {}, `${(100 * Math.abs(value)).toFixed(2)}\u202f% ${value < 0 ? "less" : "more"}`),
+             ` time than A (${signed(low)} to ${signed(high)}); ${verdict}. The truth is ${signed(difference)}.`),
         make("p", {class: "answer"}, "When there is no difference, this design and estimator claim one in ",
              make("b", {}, percent(alarm / state.trials)), ` of ${grouped(state.trials)} simulated trials; nominal are ${percent(NOMINAL)}.`),
         make("h4", {}, `Simulated runs of seed ${state.seed}, in order of time`), this.runs(state, width),

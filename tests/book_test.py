@@ -322,6 +322,25 @@ class Widgets(unittest.TestCase):
         self.assertEqual((self.answer("gib"), self.answer("refused")), ("6", "1"))
         self.check_page()
 
+    def test_kv_allocator(self):
+        self.open("kv_allocator", "requests=40/8@0,40/8@0,40/8@0&shared=32&block=16", PHONE)
+        self.assertEqual((self.answer("used"), self.answer("unshared"), self.answer("found")), ("5", "9", "64"))
+        self.check_page()
+        self.type("shared", "0")
+        self.assertEqual((self.answer("used"), self.answer("unshared")), ("9", "9"))
+        self.open("kv_allocator", "requests=100/28@0&placement=contiguous&reserve=2048&pool=128")
+        self.assertAlmostEqual(float(self.answer("waste")), 0.951, places=3)
+        self.check_page()
+        self.open("kv_allocator", "requests=100/28@0&pool=128")
+        self.assertAlmostEqual(float(self.answer("waste")), 0.107, places=3)
+        self.type("requests", "20/9@0,20/9@3")
+        self.assertEqual(self.answer("used"), "2")
+        self.assertIn("20%2F9%403", self.browser.evaluate("location.hash"))
+        # A pool that is too small: the last one gives way, and the address says at which step one looks.
+        self.open("kv_allocator", "requests=16/32@0,16/32@0&shared=0&pool=4&step=40", PHONE)
+        self.assertEqual(self.answer("preempted"), "1")
+        self.check_page()
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

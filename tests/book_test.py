@@ -341,6 +341,26 @@ class Widgets(unittest.TestCase):
         self.assertEqual(self.answer("preempted"), "1")
         self.check_page()
 
+    def test_pipeline_schedule(self):
+        for schedule in ("gpipe", "1f1b"):
+            for size, total, bubble in (("stages=4&microbatches=8", "33", 0.2727), ("stages=8&microbatches=32", "117", 0.1795)):
+                self.open("pipeline_schedule", f"schedule={schedule}&{size}&f=1&b=2", PHONE)
+                self.assertEqual(self.answer("total"), total)
+                self.assertAlmostEqual(float(self.answer("bubble")), bubble, places=4)
+                self.check_page()
+        self.open("pipeline_schedule", "schedule=zero_bubble&stages=8&microbatches=20&time=30")
+        self.assertEqual((self.answer("total"), self.answer("peak")), ("67", "8"))
+        self.check_page()
+        self.type("stages", "4")
+        self.assertEqual((self.answer("total"), self.answer("peak")), ("63", "4"))
+        self.open("pipeline_schedule", "schedule=dualpipe&stages=8&microbatches=20", PHONE)
+        self.assertEqual((self.answer("total"), self.answer("peak")), ("66", "9"))
+        self.check_page()
+        self.type("stages", "5")
+        self.assertEqual(self.answer("total"), "")
+        self.assertIn("even number of stages", self.browser.evaluate(f"{self.widget}.querySelector('.refusal').textContent"))
+        self.check_page()
+
 
 if __name__ == "__main__":
     if subprocess.run([PYTHON, "-c", "import sphinx, myst_parser"], capture_output=True).returncode != 0 or not all(

@@ -92,7 +92,8 @@ class KvAllocator {
   bool admit(int32_t request);
   bool admit_contiguous(int32_t request);
 
-  KvOptions options_;
+  // All zero, so that a static allocator takes no room in the module.
+  KvOptions options_ = {Placement::paged, Sharing::none, 0, 0, 0, 0};
   KvRequest request_[kMostRequests];
   int32_t count_, time_, releases_, found_tokens_, evicted_, preempted_;
   RequestState state_[kMostRequests];

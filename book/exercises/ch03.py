@@ -197,8 +197,8 @@ def what_helps():
 
 
 def pipeline():
-    """Work over stages, span, Brent's bound, and the end of a pipeline of 4 stages with 8 pieces, forward 1 and backward 2."""
-    stages, pieces, last = 4, 8, 3
+    """Work over stages, span, Brent's bound, and the end of a pipeline of 8 stages with 32 microbatches, forward 1 and backward 2."""
+    stages, pieces, last = 8, 32, 7
     times = {("F", s, k): 1 for k in range(pieces) for s in range(stages)} | {("B", s, k): 2 for k in range(pieces) for s in range(stages)}
     needs = {("F", s, k): [("F", s - 1, k)] for _, s, k in times if s > 0}
     needs |= {("B", s, k): [("B", s + 1, k)] if s < last else [("F", last, k)] for _, s, k in times}

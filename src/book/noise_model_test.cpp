@@ -10,11 +10,11 @@
 namespace fathom::book {
 namespace {
 
-constexpr Estimator kAll[]   = {Estimator::mean, Estimator::median, Estimator::minimum,
-                                Estimator::paired_ratio};
-constexpr Design kDesigns[]  = {Design::a_then_b, Design::alternating, Design::tossed_pairs};
-constexpr int kTrials        = 2000;
-constexpr double kThreeSigma = 0.05 + 3 * 0.00487;  // of a share of 5 % in so many trials
+constexpr Estimator kEstimators[] = {Estimator::mean, Estimator::median, Estimator::minimum,
+                                     Estimator::paired_ratio};
+constexpr Design kDesigns[]       = {Design::a_then_b, Design::alternating, Design::tossed_pairs};
+constexpr int kTrials             = 2000;
+constexpr double kThreeSigma      = 0.05 + 3 * 0.00487;  // of a share of 5 % in so many trials
 
 double false_alarms(const Noise& noise, Design design, Estimator estimator, int pairs = 30) {
   const Claims found = claims({.noise = noise, .design = design, .pairs = pairs}, estimator, 1, kTrials);
@@ -41,7 +41,7 @@ TEST(NoiseModel, InterleavedPairsStayAtTheNominalRate) {
 
 TEST(NoiseModel, DriftFoolsASequentialComparison) {
   const Noise drift{.drift = 0.05};
-  for (Estimator estimator : kAll) {
+  for (Estimator estimator : kEstimators) {
     EXPECT_GT(false_alarms(drift, Design::a_then_b, estimator), 0.5) << static_cast<int>(estimator);
     EXPECT_LT(false_alarms(drift, Design::tossed_pairs, estimator), kThreeSigma)
         << static_cast<int>(estimator);
@@ -51,7 +51,7 @@ TEST(NoiseModel, DriftFoolsASequentialComparison) {
 // Without what lasts from run to run, order does not matter and every interval is honest.
 TEST(NoiseModel, IndependentRunsNeedNoDesign) {
   for (Design design : kDesigns)
-    for (Estimator estimator : kAll)
+    for (Estimator estimator : kEstimators)
       for (double outliers : {0.0, 0.05}) {
         const double rate = false_alarms({.outliers = outliers}, design, estimator);
         EXPECT_LT(rate, 0.07) << static_cast<int>(estimator);
@@ -113,7 +113,8 @@ TEST(NoiseModel, EstimatorsOfHandMadeRuns) {
     a[i] = 10 + i;
     b[i] = 2 * a[i];
   }
-  for (Estimator estimator : kAll) EXPECT_DOUBLE_EQ(estimate(estimator, a.data(), b.data(), 8).value, 2);
+  for (Estimator estimator : kEstimators)
+    EXPECT_DOUBLE_EQ(estimate(estimator, a.data(), b.data(), 8).value, 2);
   const Ratio paired = estimate(Estimator::paired_ratio, a.data(), b.data(), 8);
   EXPECT_DOUBLE_EQ(paired.low, 2);
   EXPECT_DOUBLE_EQ(paired.high, 2);
@@ -129,8 +130,8 @@ TEST(NoiseModel, EstimatorsOfHandMadeRuns) {
 
 TEST(NoiseModel, FewRunsGiveNoInterval) {
   const double a[] = {1, 1, 1, 1, 1}, b[] = {3, 3, 3, 3, 3};
-  for (Estimator estimator : kAll) EXPECT_EQ(estimate(estimator, a, b, 0).value, 1);
-  for (Estimator estimator : kAll) {
+  for (Estimator estimator : kEstimators) EXPECT_EQ(estimate(estimator, a, b, 0).value, 1);
+  for (Estimator estimator : kEstimators) {
     const Ratio one = estimate(estimator, a, b, 1);
     EXPECT_EQ(one.value, 3);
     EXPECT_EQ(one.low, 0);

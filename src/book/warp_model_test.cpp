@@ -11,7 +11,7 @@
 namespace fathom::book {
 namespace {
 
-constexpr uint32_t kAll = ~uint32_t{0};
+constexpr uint32_t kWholeWarp = ~uint32_t{0};
 
 // Byte by byte, as the hardware's rules are told.
 int sectors_by_bytes(const WarpAccess& access, uint32_t active) {
@@ -47,18 +47,19 @@ std::vector<int> passes_by_words(const WarpAccess& access, uint32_t active) {
 
 // The golden values of the book.
 TEST(WarpModel, SectorsOfTheBook) {
-  EXPECT_EQ(sectors({.base = 0, .stride = 1}, kAll), 4);
-  EXPECT_EQ(sectors({.base = 1, .stride = 1}, kAll), 5);
-  EXPECT_EQ(sectors({.base = 0, .stride = 2}, kAll), 8);
-  EXPECT_EQ(sectors({.base = 0, .stride = 8}, kAll), 32);
+  EXPECT_EQ(sectors({.base = 0, .stride = 1}, kWholeWarp), 4);
+  EXPECT_EQ(sectors({.base = 1, .stride = 1}, kWholeWarp), 5);
+  EXPECT_EQ(sectors({.base = 0, .stride = 2}, kWholeWarp), 8);
+  EXPECT_EQ(sectors({.base = 0, .stride = 8}, kWholeWarp), 32);
 }
 
 TEST(WarpModel, DegreeOfAStrideIsItsCommonDivisorWithTheBanks) {
   for (int stride = 1; stride <= 200; ++stride)
     for (int bytes : {4, 8, 16}) {
       const WarpAccess access{.base = 3, .stride = stride, .element_bytes = bytes};
-      EXPECT_EQ(conflict_degree(access, kAll), std::gcd(stride, 128 / bytes)) << stride << " x " << bytes;
-      EXPECT_EQ(bank_passes(access, kAll), bytes / 4 * std::gcd(stride, 128 / bytes))
+      EXPECT_EQ(conflict_degree(access, kWholeWarp), std::gcd(stride, 128 / bytes))
+          << stride << " x " << bytes;
+      EXPECT_EQ(bank_passes(access, kWholeWarp), bytes / 4 * std::gcd(stride, 128 / bytes))
           << stride << " x " << bytes;
     }
 }
@@ -73,7 +74,7 @@ TEST(WarpModel, AgreesWithCountingBytesAndWords) {
             const WarpAccess access{base, stride, bytes, swizzle};
             if (!possible(access)) continue;
             random                = random * 1664525 + 1013904223;
-            const uint32_t active = trial == 0 ? kAll : trial == 1 ? 0 : random;
+            const uint32_t active = trial == 0 ? kWholeWarp : trial == 1 ? 0 : random;
             EXPECT_EQ(sectors(access, active), sectors_by_bytes(access, active));
             const auto passes = passes_by_words(access, active);
             EXPECT_EQ(bank_passes(access, active), std::accumulate(passes.begin(), passes.end(), 0))
@@ -109,10 +110,10 @@ TEST(WarpModel, TheSwizzleServesRowsAndColumns) {
   for (int bytes : {4, 8, 16}) {
     const int row = 128 / bytes;
     for (int base : {0, 1, row - 1}) {
-      EXPECT_EQ(conflict_degree({base, row, bytes, false}, kAll), row);
-      EXPECT_EQ(conflict_degree({base, row, bytes, true}, kAll), 1);
+      EXPECT_EQ(conflict_degree({base, row, bytes, false}, kWholeWarp), row);
+      EXPECT_EQ(conflict_degree({base, row, bytes, true}, kWholeWarp), 1);
     }
-    EXPECT_EQ(conflict_degree({0, 1, bytes, true}, kAll), 1);
+    EXPECT_EQ(conflict_degree({0, 1, bytes, true}, kWholeWarp), 1);
   }
   // It only moves: no two elements meet.
   std::set<int> places;
@@ -122,11 +123,11 @@ TEST(WarpModel, TheSwizzleServesRowsAndColumns) {
 }
 
 TEST(WarpModel, OneWordForAllIsABroadcast) {
-  EXPECT_EQ(conflict_degree({.stride = 0}, kAll), 1);
-  EXPECT_EQ(sectors({.stride = 0}, kAll), 1);
-  EXPECT_EQ(bytes_wanted({.stride = 0}, kAll), 4);
-  EXPECT_EQ(bytes_wanted({.stride = 1, .element_bytes = 2}, kAll), 64);
-  EXPECT_EQ(conflict_degree({.stride = 1, .element_bytes = 1}, kAll), 1);
+  EXPECT_EQ(conflict_degree({.stride = 0}, kWholeWarp), 1);
+  EXPECT_EQ(sectors({.stride = 0}, kWholeWarp), 1);
+  EXPECT_EQ(bytes_wanted({.stride = 0}, kWholeWarp), 4);
+  EXPECT_EQ(bytes_wanted({.stride = 1, .element_bytes = 2}, kWholeWarp), 64);
+  EXPECT_EQ(conflict_degree({.stride = 1, .element_bytes = 1}, kWholeWarp), 1);
 }
 
 TEST(WarpModel, NoLaneAndOneLane) {
@@ -153,7 +154,7 @@ TEST(WarpModel, PathsOfBranches) {
         EXPECT_EQ(all & lanes_of_path(branch, k, path), 0u);
         all |= lanes_of_path(branch, k, path);
       }
-      EXPECT_EQ(all, kAll) << k;
+      EXPECT_EQ(all, kWholeWarp) << k;
     }
   }
 }

@@ -19,6 +19,7 @@ FLAGS = ["-std=c++20", "-O3", "-march=x86-64-v3"]  # as the lab's experiments
 ANY_ORDER = ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"]  # what -fassociative-math asks for
 
 IDENTITIES = [("factor", "`a * c + b * c`", "`(a + b) * c`"), ("regroup", "`(x + 1) + 2`", "`x + 3`"),
+              ("cube", "`x*x*x + 3*x*x + 3*x + 1`", "`(x+1)*(x+1)*(x+1)`"),
               ("cancel", "`x + y - y`", "`x`"), ("negate", "`-(x - y)`", "`y - x`"), ("zero", "`0 * x`", "`0`"),
               ("same", "`x == x`", "`true`"), ("plus_zero", "`x + 0`", "`x`"), ("minus_zero", "`x - 0`", "`x`"),
               ("twice", "`2 * x`", "`x + x`"), ("there_and_back", "`x * 2 / 2`", "`x`"), ("larger", "`x + 1 > x`", "`true`")]

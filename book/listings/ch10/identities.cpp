@@ -31,6 +31,9 @@ T twice_as(T x) { return x + x; }
 T there_and_back(T x) { return x * 2 / 2; }
 T there_and_back_as(T x) { return x; }
 
+T cube(T x) { return x * x * x + 3 * x * x + 3 * x + 1; }
+T cube_as(T x) { return (x + 1) * (x + 1) * (x + 1); }
+
 bool larger(T x) { return x + 1 > x; }
 bool larger_as(T) { return true; }
 

@@ -225,6 +225,17 @@ TEST(FusionModel, SoftmaxOfTheBook) {
   EXPECT_EQ(refused.blocker, 1);
 }
 
+// A row that is made in the first walk and used in the second only: a = f(x), s = sum of x, b = a s.
+TEST(FusionModel, ARowThatIsMadeEarlyIsHeld) {
+  const Graph graph{.nodes = 4,
+                    .node  = {{},
+                              {.kind = Kind::map, .inputs = 1, .input = {0}},
+                              {.kind = Kind::reduce, .inputs = 1, .input = {0}},
+                              {.kind = Kind::map, .inputs = 2, .input = {1, 2}, .output = true}}};
+  EXPECT_EQ(cost_of(graph, plan_of(graph, "aaa"), {.holds_row = true}).rows_held, 1);
+  EXPECT_EQ(cost_of(graph, plan_of(graph, "aab"), {.holds_row = true}).rows_held, 0);
+}
+
 // Residual addition and RMSNorm: 10 and 8 bytes an element of bf16, as the chapter's table says.
 TEST(FusionModel, NormOfTheBook) {
   const Chip holds{.holds_row = true};

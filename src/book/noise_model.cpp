@@ -11,11 +11,12 @@ class Stream {
   explicit Stream(uint64_t seed) : state_(seed) {}
 
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  // A sum of twelve: nearly normal, and never beyond 6.
+  // A sum of twelve uniform numbers of 16 bits: nearly normal, and never beyond 6.
   double normal() {
-    double sum = -6;
-    for (int32_t i = 0; i < 12; ++i) sum += uniform();
-    return sum;
+    int64_t sum = 0;
+    for (int32_t i = 0; i < 3; ++i)
+      for (uint64_t four = next(), k = 0; k < 4; ++k, four >>= 16) sum += static_cast<int64_t>(four & 0xFFFF);
+    return (static_cast<double>(sum) + 6) / 65536 - 6;
   }
 
  private:
@@ -82,12 +83,12 @@ double relative_error_of_median(const double* x, int32_t n, int32_t rank) {
 Ratio estimate_sorted(Estimator estimator, const double* a, const double* b, int32_t n,
                       const Sorted& sorted) {
   if (n < 1) return {};
-  const int32_t rank = sign_test_rank(n), fastest = fastest_run_length(n);
   switch (estimator) {
     case Estimator::mean:
       if (n < 2) return {.value = b[0] / a[0]};
       return ratio_of_means(a, b, n);
     case Estimator::median: {
+      const int32_t rank = sign_test_rank(n);
       const double value = median_of_sorted(sorted.b, n) / median_of_sorted(sorted.a, n);
       if (rank == 0) return {.value = value};
       const double ea   = relative_error_of_median(sorted.a, n, rank),
@@ -96,11 +97,13 @@ Ratio estimate_sorted(Estimator estimator, const double* a, const double* b, int
       return {value, value - half, value + half};
     }
     case Estimator::minimum: {
-      const double value = sorted.b[0] / sorted.a[0];
+      const int32_t fastest = fastest_run_length(n);
+      const double value    = sorted.b[0] / sorted.a[0];
       if (fastest == 0) return {.value = value};
       return {value, sorted.b[0] / sorted.a[fastest - 1], sorted.b[fastest - 1] / sorted.a[0]};
     }
     case Estimator::paired_ratio: {
+      const int32_t rank = sign_test_rank(n);
       const double value = median_of_sorted(sorted.ratio, n);
       if (rank == 0) return {.value = value};
       return {value, sorted.ratio[rank - 1], sorted.ratio[n - rank]};

@@ -92,6 +92,21 @@ TEST(PipelineModel, ActivationsHeldAreThoseOfThePapers) {
   EXPECT_EQ(model.most_held(0), (2 * 3 + 4 + 1) / 2.0);
 }
 
+// The backward passes that the paper's figure splits: on stage s from an end s + 1, and two more for each
+// stage between it and the middle.
+TEST(PipelineModel, DualpipePostponesAsPublished) {
+  for (int p : {2, 4, 8, 16}) {
+    const PipelineModel& model = run({.schedule = Schedule::dualpipe, .stages = p, .microbatches = 32});
+    for (int stage = 0; stage < p; ++stage) {
+      int postponed = 0;
+      for (int i = 0; i < model.ops(stage); ++i)
+        postponed += model.op(stage, i).kind == OpKind::weight_gradient;
+      const int from_end = std::min(stage, p - 1 - stage);
+      EXPECT_EQ(postponed, from_end + 1 + 2 * (p / 2 - from_end - 1)) << p << " " << stage;
+    }
+  }
+}
+
 // Every pass once, in an order that the data allow, one at a time on a stage, and not before a transfer ends.
 void expect_valid(const Pipeline& p) {
   const PipelineModel& model = run(p);

@@ -115,6 +115,11 @@ TEST(WarpModel, TheSwizzleServesRowsAndColumns) {
     }
     EXPECT_EQ(conflict_degree({0, 1, bytes, true}, kWholeWarp), 1);
   }
+  // Within its row, by whole units: row 17 has its first element of 8 bytes at column 1, and its eighteenth
+  // of 2 bytes in word 8 xor 17.
+  EXPECT_EQ(shared_address({0, 16, 8, true}, 17), 17 * 128 + 8);
+  EXPECT_EQ(shared_address({17 * 64 + 17, 0, 2, true}, 0), 17 * 128 + (8 ^ 17) * 4 + 2);
+  EXPECT_EQ(shared_address({9 * 8 + 1, 0, 16, true}, 0), 9 * 128 + 0);
   // It only moves: no two elements meet.
   std::set<int> places;
   for (int base = 0; base < 4096; base += 32)

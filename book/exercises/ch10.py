@@ -163,17 +163,9 @@ def keeps_order_in_tiles(distances, size=12, tile=4):
     return all(place[s] < place[t] for s in steps for d in distances if (t := (s[0] + d[0], s[1] + d[1])) in place)
 
 
-def can_be_tiled():
-    """The set of distances of the four that allows square tiles."""
-    sets = {"(1, -1)": [(1, -1)], "(1, 0) and (0, 1)": [(1, 0), (0, 1)], "(0, 1) and (2, -1)": [(0, 1), (2, -1)],
-            "(1, -2) and (1, 2)": [(1, -2), (1, 2)]}
-    good = [name for name, distances in sets.items() if keeps_order_in_tiles(distances)]
-    assert len(good) == 1
-    return good[0]
-
-
 def smallest_skew():
     """The smallest f for which x' = x + f t lets a stencil with distances (1, -2) to (1, 2) be tiled."""
     f = next(f for f in range(10) if keeps_order_in_tiles([(1, d + f) for d in range(-2, 3)]))
     assert min(d + f for d in range(-2, 3)) == 0
+    assert keeps_order_in_tiles([(1, 0), (0, 1)]) and not keeps_order_in_tiles([(1, -1)])
     return f

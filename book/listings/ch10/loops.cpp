@@ -32,12 +32,11 @@ float largest_float(const float* a, int n) {
   return top;
 }
 
-void add_offset(float* out, const float* x, const float* offset, int n) {
+void add_offset(float* out, float* x, float* offset, int n) {
   for (int i = 0; i < n; ++i) out[i] = x[i] + *offset;
 }
 
-void add_offset_promised(float* __restrict__ out, const float* __restrict__ x,
-                         const float* __restrict__ offset, int n) {
+void add_offset_promised(float* __restrict__ out, float* __restrict__ x, float* __restrict__ offset, int n) {
   for (int i = 0; i < n; ++i) out[i] = x[i] + *offset;
 }
 

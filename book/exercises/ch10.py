@@ -24,7 +24,8 @@ def keeps_all_floats():
         "x * 2 → x + x": (lambda x: x * 2, lambda x: x + x),
     }
     values = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 2.0**-149, 2.0**-127, single(3.4e38), single(0.1)]
-    kept = [name for name, (a, b) in rewrites.items() if all(bits(single_or_inf(a(x))) == bits(single_or_inf(b(x))) for x in values)]
+    kept = [name for name, (a, b) in rewrites.items()
+            if all(bits(single_or_inf(a(x))) == bits(single_or_inf(b(x))) for x in values)]
     assert len(kept) == 1
     return kept[0]
 
@@ -99,25 +100,6 @@ def overlapping_offset():
     return [run(False)[3], run(True)[3]]
 
 
-def run_nest(order, n=6):
-    """a[i][j] = 2 a[i-1][j+1] + 1 over the steps in an order."""
-    a = [[3 * i + 7 * j * j for j in range(n + 1)] for i in range(n + 1)]
-    for i, j in order:
-        a[i][j] = 2 * a[i - 1][j + 1] + 1
-    return a
-
-
-def interchange():
-    """Whether the loops over i and j may be interchanged, and whether after the skew j' = i + j; all are run."""
-    n = 6
-    steps = [(i, j) for i in range(1, n + 1) for j in range(n)]
-    right = run_nest(steps)
-    swapped = run_nest(sorted(steps, key=lambda s: (s[1], s[0]))) == right
-    skewed = run_nest(sorted(steps, key=lambda s: (s[0] + s[1], s[0]))) == right
-    return {(True, True): "legal at once", (False, True): "legal only after the skew",
-            (False, False): "illegal, skewed or not"}[swapped, skewed]
-
-
 def skewed_distance():
     """The distance (1, -1) after the skew (i, j) -> (i, i + j), and after the interchange that follows."""
     i, j = 1, -1
@@ -126,6 +108,25 @@ def skewed_distance():
     assert next(x for x in skewed if x) > 0 and next(x for x in swapped if x) > 0
     assert next(x for x in (j, i) if x) < 0  # without the skew
     return [*skewed, *swapped]
+
+
+def run_nest(order, n=6):
+    """a[i][j] = a[i-1][j-1] + 2 a[i-1][j+1] over the steps in an order."""
+    a = [[3 * i + 7 * j * j for j in range(n + 2)] for i in range(n + 1)]
+    for i, j in order:
+        a[i][j] = a[i - 1][j - 1] + 2 * a[i - 1][j + 1]
+    return a
+
+
+def interchange():
+    """Whether the loops over i and j may be interchanged, and whether after the skew j' = i + j; all are run."""
+    n = 6
+    steps = [(i, j) for i in range(1, n + 1) for j in range(1, n + 1)]
+    right = run_nest(steps)
+    swapped = run_nest(sorted(steps, key=lambda s: (s[1], s[0]))) == right
+    skewed = run_nest(sorted(steps, key=lambda s: (s[0] + s[1], s[0]))) == right
+    return {(True, True): "legal at once", (False, True): "legal only after the skew",
+            (False, False): "illegal, skewed or not"}[swapped, skewed]
 
 
 def legal_orders():

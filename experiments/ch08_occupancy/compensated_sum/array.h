@@ -8,6 +8,8 @@
 
 namespace fathom::lab::compensated_sum {
 
+constexpr int64_t kLanes = 8;  // fp32 in a 32-byte register
+
 struct Array {
   View<const float, 1> x;
   View<float, 1> out;  // one element
@@ -31,8 +33,6 @@ struct Array {
 void running(const Array& p, Context& context);
 void kahan(const Array& p, Context& context);
 void two_sum(const Array& p, Context& context);
-void running_double(const Array& p, Context& context);
-void chains(const Array& p, Context& context);
 void pairwise(const Array& p, Context& context);
 void kahan_chains(const Array& p, Context& context);
 void two_sum_chains(const Array& p, Context& context);

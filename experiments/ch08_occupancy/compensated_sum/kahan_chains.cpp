@@ -9,7 +9,6 @@
 
 #include "array.h"
 #include "compensated.h"
-#include "vector_sum.h"
 
 namespace fathom::lab::compensated_sum {
 

@@ -149,6 +149,7 @@ OF_A_POINT = {"rounds": lambda point: point["rounds"],
               "control_lo": lambda point: (point.get("aa") or no_field("control_lo"))["lo"],
               "control_hi": lambda point: (point.get("aa") or no_field("control_hi"))["hi"]}
 TIMES = {"time": "median", "min": "min", "p10": "p10", "p90": "p90"}
+RATIOS = {"ratio": "median", "ratio_lo": "lo", "ratio_hi": "hi"}
 
 
 def no_field(field):
@@ -160,8 +161,8 @@ def value_of(variant, field):
     metrics = variant.get("metrics") or {}
     if field in TIMES:
         return variant["time_ns"][TIMES[field]] * 1e-9
-    if field == "ratio":
-        return (variant.get("ratio") or no_field(field))["median"]
+    if field in RATIOS:
+        return (variant.get("ratio") or no_field(field))[RATIOS[field]]
     if field == "share":
         share = variant.get("share_of_limit")
         return share if share is not None else no_field(field)
@@ -174,7 +175,7 @@ def value_of(variant, field):
         return variant["checked"]["max_error"]
     if field in metrics:
         return metrics[field]["value"]
-    raise unknown("field", field, [*TIMES, "time_interval", "ratio", "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error",
+    raise unknown("field", field, [*TIMES, "time_interval", *RATIOS, "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error",
                                    *OF_A_POINT, *metrics])
 
 

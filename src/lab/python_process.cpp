@@ -34,7 +34,7 @@ extern char** environ;
 namespace fathom::lab {
 namespace {
 
-constexpr double kStartS       = 60;  // to import, and for the first call on a shape to compile and tune
+constexpr double kStartS       = 90;  // to import, and for the first call on a shape to compile and tune
 constexpr double kLongestHoldS = 2;   // the calls of a sample are enqueued by then
 constexpr double kLongestSpinS = 1e-3;
 constexpr double kShareAllowed = 0.05, kNsAllowed = 10e3;

@@ -72,15 +72,16 @@ class RowReference {
 // out [T, kHeads, kHeadDim], an element at a time; reference(t, h) is a RowReference.
 template <class Reference>
 void check_rows(Checker& checker, View<bf16, 3> out, const Reference& reference) {
-  std::optional<RowReference> row;  // of the last element
-  int64_t row_t = -1, row_h = -1;
-  checker.values("out", out, [&](int64_t t, int64_t h, int64_t d) {
-    if (std::tie(row_t, row_h) != std::tie(t, h)) {
-      row.emplace(reference(t, h));
-      row_t = t, row_h = h;
-    }
-    return row->at(d);
-  });
+  // `row` is of the last element, which the thread's copy keeps.
+  checker.values_in_parallel("out", out,
+                             [&reference, row = std::optional<RowReference>(), row_t = int64_t{-1},
+                              row_h = int64_t{-1}](int64_t t, int64_t h, int64_t d) mutable {
+                               if (std::tie(row_t, row_h) != std::tie(t, h)) {
+                                 row.emplace(reference(t, h));
+                                 row_t = t, row_h = h;
+                               }
+                               return row->at(d);
+                             });
 }
 
 inline DecodeRows::DecodeRows(const Point& at, Arena& arena)

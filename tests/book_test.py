@@ -5,6 +5,7 @@ usage: book_test.py
 Exit code 77 (a skip for CTest) where Debian's Sphinx, MyST or clang-14 is missing (packages-book.txt); the browser part is left
 out without Chromium, and says so.
 """
+import html
 import json
 import pathlib
 import re
@@ -164,18 +165,23 @@ class Widgets(unittest.TestCase):
         built = subprocess.run([PYTHON, ROOT / "book/widgets/build.py"], capture_output=True, text=True)
         if built.returncode != 0:
             raise AssertionError(built.stdout + built.stderr)
-        cls.folder = tempfile.TemporaryDirectory()
+        cls.folder, cls.built = tempfile.TemporaryDirectory(), {}
         cls.addClassCleanup(cls.folder.cleanup)
         cls.browser = Browser(pathlib.Path(cls.folder.name) / "profile")
         cls.addClassCleanup(cls.browser.close)
 
     def open(self, name, state="", width=WIDE):
-        source = pathlib.Path(self.folder.name) / "source"
-        source.mkdir(exist_ok=True)
-        (source / "index.md").write_text(f'# A page\n\n:::{{widget}} {name}\n:state: "{state}"\nWhat to try.\n:::\n')
-        built = sphinx(source, source.parent / "out", "-E", "-W")
-        self.assertEqual(built.returncode, 0, built.stderr)
-        self.browser.open(source.parent / "out/index.html", width)
+        """A page with the widget in this state. Sphinx builds it once; later states stand where it put the first."""
+        if name not in self.built:
+            source, out = pathlib.Path(self.folder.name) / "source", pathlib.Path(self.folder.name) / name
+            source.mkdir(exist_ok=True)
+            (source / "index.md").write_text(f'# A page\n\n:::{{widget}} {name}\n:state: "{state}"\nWhat to try.\n:::\n')
+            built = sphinx(source, out, "-E", "-W")
+            self.assertEqual(built.returncode, 0, built.stderr)
+            self.built[name] = (out / "index.html", (out / "index.html").read_text(), html.escape(state))
+        page, text, first = self.built[name]
+        page.write_text(text.replace(f'data-state="{first}"', f'data-state="{html.escape(state)}"'))
+        self.browser.open(page, width)
         self.widget = "document.querySelector('.fathom-widget')"
 
     def answer(self, field):
@@ -195,6 +201,7 @@ class Widgets(unittest.TestCase):
             self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
 
     def test_a_state_that_the_widget_lacks_fails_the_build(self):
+        self.built.pop("cache_simulator", None)
         with self.assertRaisesRegex(AssertionError, "has no 'strid' in its state"):
             self.open("cache_simulator", "strid=2")
 
@@ -256,6 +263,110 @@ class Widgets(unittest.TestCase):
         self.check_page()
         self.type("values", "1,1")
         self.assertEqual(self.answer("whole"), "2,1,0")
+
+    def test_warp_model(self):
+        for state, sectors in {"": 4, "base=1": 5, "stride=2": 8, "stride=8": 32}.items():
+            self.open("warp_model", state, PHONE)
+            self.assertEqual(self.answer("sectors"), str(sectors), state)
+            self.check_page()
+        for stride, degree in {2: 2, 3: 1, 8: 8, 33: 1}.items():
+            self.open("warp_model", f"memory=shared&stride={stride}")
+            self.assertEqual(self.answer("degree"), str(degree), f"stride {stride}")
+        self.open("warp_model", "memory=shared&stride=32&branch=remainder&k=8&pass=1", PHONE)
+        self.assertEqual((self.answer("paths"), self.answer("degree"), self.answer("passes")), ("8", "4", "32"))
+        self.check_page()
+        self.type("stride", "1")
+        self.assertEqual((self.answer("degree"), self.answer("passes")), ("1", "8"))
+        self.open("warp_model", "memory=shared&stride=8&bytes=16&swizzle=xor")
+        self.assertEqual((self.answer("degree"), self.answer("passes")), ("1", "4"))
+        self.check_page()
+
+    def test_noise_lab(self):
+        # Pairs in tossed order keep the nominal rate of false alarms, whatever both runs of a pair share.
+        for noise in ("", "drift=5", "drift=10&clock=10&outliers=5"):
+            self.open("noise_lab", f"design=tossed&estimator=paired&{noise}", PHONE)
+            self.assertLess(float(self.answer("alarms")), 0.065, noise)
+            self.check_page()
+        self.open("noise_lab", "design=a_then_b&estimator=mean&drift=5&difference=2")
+        self.assertGreater(float(self.answer("alarms")), 0.5)
+        self.assertIn("Simulated", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+        before = self.answer("low")
+        self.type("seed", "2")
+        self.assertNotEqual(self.answer("low"), before)
+        self.type("seed", "1")
+        self.assertEqual(self.answer("low"), before)
+
+    def test_fusion_graph(self):
+        def press(button):
+            self.browser.evaluate(f"{self.widget}.querySelector('[data-button=\"{button}\"]').focus()")
+            self.browser.key("Enter")
+
+        self.open("fusion_graph", "ops=5&gib=1", PHONE)
+        self.assertEqual(self.answer("gib"), "10")
+        for pair, moved in {"1-2": 8, "2-3": 6, "3-4": 4, "4-5": 2}.items():
+            press(pair)
+            self.assertEqual(self.answer("gib"), str(moved))
+        press("2-3")  # cuts again, and the focus stays
+        press("2-3")
+        self.assertEqual((self.answer("gib"), self.answer("kernels"), self.answer("live")), ("2", "1", "1"))
+        self.assertIn("plan=aaaaa", self.browser.evaluate("location.hash"))
+        self.check_page()
+        # The exponentials may be stored or computed again; the division cannot share their sum's walk.
+        self.open("fusion_graph", "graph=softmax&gib=1")
+        press("2-3")
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("5", "0"))
+        press("3-4")
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("5", "1"))
+        self.assertIn("complete only after its last", self.browser.evaluate(f"{self.widget}.querySelector('.refusal').textContent"))
+        press("again2")
+        self.assertEqual((self.answer("gib"), self.answer("refused"), self.answer("evaluations")), ("4", "0", "5"))
+        self.check_page()
+        self.open("fusion_graph", "graph=softmax&gib=1&held=yes&plan=aaaa", PHONE)
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("2", "0"))
+        self.check_page()
+        self.open("fusion_graph", "graph=softmax&gib=1&plan=aaaa")
+        self.assertEqual((self.answer("gib"), self.answer("refused")), ("6", "1"))
+        self.check_page()
+
+    def test_kv_allocator(self):
+        self.open("kv_allocator", "requests=40/8@0,40/8@0,40/8@0&shared=32&block=16", PHONE)
+        self.assertEqual((self.answer("used"), self.answer("unshared"), self.answer("found")), ("5", "9", "64"))
+        self.check_page()
+        self.type("shared", "0")
+        self.assertEqual((self.answer("used"), self.answer("unshared")), ("9", "9"))
+        self.open("kv_allocator", "requests=100/28@0&placement=contiguous&reserve=2048&pool=128")
+        self.assertAlmostEqual(float(self.answer("waste")), 0.951, places=3)
+        self.check_page()
+        self.open("kv_allocator", "requests=100/28@0&pool=128")
+        self.assertAlmostEqual(float(self.answer("waste")), 0.107, places=3)
+        self.type("requests", "20/9@0,20/9@3")
+        self.assertEqual(self.answer("used"), "2")
+        self.assertIn("20%2F9%403", self.browser.evaluate("location.hash"))
+        # A pool that is too small: the last one gives way, and the address says at which step one looks.
+        self.open("kv_allocator", "requests=16/32@0,16/32@0&shared=0&pool=4&step=40", PHONE)
+        self.assertEqual(self.answer("preempted"), "1")
+        self.check_page()
+
+    def test_pipeline_schedule(self):
+        for schedule in ("gpipe", "1f1b"):
+            for size, total, bubble in (("stages=4&microbatches=8", "33", 0.2727), ("stages=8&microbatches=32", "117", 0.1795)):
+                self.open("pipeline_schedule", f"schedule={schedule}&{size}&f=1&b=2", PHONE)
+                self.assertEqual(self.answer("total"), total)
+                self.assertAlmostEqual(float(self.answer("bubble")), bubble, places=4)
+                self.check_page()
+        self.open("pipeline_schedule", "schedule=zero_bubble&stages=8&microbatches=20&time=30")
+        self.assertEqual((self.answer("total"), self.answer("peak")), ("67", "8"))
+        self.check_page()
+        self.type("stages", "4")
+        self.assertEqual((self.answer("total"), self.answer("peak")), ("63", "4"))
+        self.open("pipeline_schedule", "schedule=dualpipe&stages=8&microbatches=20", PHONE)
+        self.assertEqual((self.answer("total"), self.answer("peak")), ("66", "9"))
+        self.check_page()
+        self.type("stages", "5")
+        self.assertEqual(self.answer("total"), "")
+        self.assertIn("even number of stages", self.browser.evaluate(f"{self.widget}.querySelector('.refusal').textContent"))
+        self.check_page()
 
 
 if __name__ == "__main__":

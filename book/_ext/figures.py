@@ -99,7 +99,7 @@ def ladder(rows, field):
 def curve(series, field, x_name):
     """A line for each variant over one axis; both axes logarithmic. series: name -> [(x, value)]."""
     height, bottom, top = 330, 44, 12
-    right = WIDTH - 24 - 8 * max(len(name) for name in series)
+    right = WIDTH - 24 - 10 * max(len(name) for name in series)  # the width of a letter on a phone
     xs = [x for points in series.values() for x, _ in points]
     ys = [y for points in series.values() for _, y in points]
     across = Log(min(xs), max(xs), 84, right)

@@ -107,7 +107,7 @@ class CacheSimulator extends Widget {
     const drawn = bars.map(([label, n, fits], i) => [
       make("rect", {class: fits ? "one" : "two", x: i * w + 2, y: base - 80 * n / highest, width: Math.max(1, w - 4), height: 80 * n / highest}),
       n && w > 26 ? make("text", {x: (i + .5) * w, y: base - 80 * n / highest - 4, "text-anchor": "middle", class: "tick"}, short(n)) : "",
-      make("text", {x: (i + .5) * w, y: base + 15, "text-anchor": "middle", class: "tick"}, label.length > 3 && w < 34 ? short(Number(label)) : label),
+      make("text", {x: (i + .5) * w, y: base + 15, "text-anchor": "middle", class: "tick"}, label.length > 3 && w < 34 && Number(label) ? short(Number(label)) : label),
     ].filter(Boolean)).flat();
     const edge = bars.filter(b => b[2]).length * w;
     return make("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "histogram of reuse distances"}, drawn,

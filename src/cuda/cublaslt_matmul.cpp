@@ -40,17 +40,20 @@ LtHandle make_handle() {
   return LtHandle(handle);
 }
 
-LtDesc make_desc(DType in, bool tf32) {
+template <class T>
+void set(const LtDesc& desc, cublasLtMatmulDescAttributes_t attribute, T value) {
+  FATHOM_CUBLAS(cublas()->lt_matmul_desc_set_attribute(desc.get(), attribute, &value, sizeof value));
+}
+
+LtDesc make_desc(DType in, bool tf32, bool block_scales) {
   cublasLtMatmulDesc_t made = nullptr;
   FATHOM_CUBLAS(cublas()->lt_matmul_desc_create(
       &made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   LtDesc desc(made);
-  const auto set = [&desc](cublasLtMatmulDescAttributes_t attribute, auto value) {
-    FATHOM_CUBLAS(cublas()->lt_matmul_desc_set_attribute(desc.get(), attribute, &value, sizeof value));
-  };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
-  if (in == DType::fp8_e4m3) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+  set(desc, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(desc, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  // Scales of blocks are not supported with fast accumulation.
+  if (in == DType::fp8_e4m3 && !block_scales) set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   return desc;
 }
 
@@ -88,17 +91,24 @@ struct LtMatmul::Plan {
 
 // A row-major matrix is its transpose in column-major order. cuBLAS therefore computes d^T (n x m) = b a^T:
 // its first operand is b, stored k x n and transposed, its second is a, stored k x m.
-LtMatmul::LtMatmul(DType in, DType out, bool tf32, int64_t m, int64_t n, int64_t k) {
+LtMatmul::LtMatmul(DType in, DType out, bool tf32, int64_t m, int64_t n, int64_t k,
+                   const BlockScales* scales) {
   FATHOM_EXPECT(m > 0 && n > 0 && k > 0, "LtMatmul wants a product of at least 1 x 1 x 1");
   FATHOM_EXPECT(!tf32 || in == DType::fp32, "tf32 is a way to multiply fp32");
+  FATHOM_EXPECT(!scales || in == DType::fp8_e4m3, "scales of blocks are for e4m3");
   if (!cublas()) throw SystemError(why_no_cublas());
 
   plan_ = std::make_unique<Plan>(Plan{.handle  = make_handle(),
-                                      .desc    = make_desc(in, tf32),
+                                      .desc    = make_desc(in, tf32, scales != nullptr),
                                       .a       = make_layout(in, k, n),
                                       .b       = make_layout(in, k, m),
                                       .d       = make_layout(out, n, m),
                                       .offered = {}});
+  if (scales) {
+    set(plan_->desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F});
+    set(plan_->desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F});
+    set_scales(*scales);
+  }
   plan_->offered.resize(kCandidates);
   int found                     = 0;
   const LtPreference preference = make_preference();
@@ -118,6 +128,11 @@ size_t LtMatmul::workspace_bytes() const {
   size_t most = 0;
   for (const auto& algorithm : plan_->offered) most = std::max(most, algorithm.workspaceSize);
   return most;
+}
+
+void LtMatmul::set_scales(const BlockScales& scales) {
+  set(plan_->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scales.b));
+  set(plan_->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scales.a));
 }
 
 void LtMatmul::tune(const void* a, const void* b, void* d, void* workspace, StreamRef stream) {

@@ -291,6 +291,11 @@ __device__ inline void st_shared(uint32_t to, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
 }
 
+// `to` is a multiple of 8.
+__device__ inline void st_shared_v2(uint32_t to, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
+}
+
 // ---- named barriers: some warps of a CTA ----
 
 // Barrier `id` is 1 to 15 (__syncthreads uses 0); `threads` is a multiple of 32.

@@ -37,11 +37,13 @@ CUtensorMapDataType data_type(DType type) {
 
 }  // namespace
 
-CUtensorMap tensor_map(const void* data, DType type, const TensorAxis* axes, int rank, Swizzle swizzle) {
+CUtensorMap tensor_map(const void* data, DType type, const TensorAxis* axes, int rank, Swizzle swizzle,
+                       bool to_tf32) {
   static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
   constexpr int kMostAxes                               = 5;
   FATHOM_EXPECT(rank >= 1 && rank <= kMostAxes, "a tensor map has 1 to 5 axes");
   FATHOM_EXPECT(reinterpret_cast<uintptr_t>(data) % 16 == 0, "a tensor map's data are aligned to 16 bytes");
+  FATHOM_EXPECT(!to_tf32 || type == DType::fp32, "only fp32 is rounded to tf32");
   FATHOM_EXPECT(axes[rank - 1].stride_bytes * 8 == traits(type).bits, "elements have no gaps between them");
 
   // Fastest axis first; its stride is not listed.
@@ -59,12 +61,12 @@ CUtensorMap tensor_map(const void* data, DType type, const TensorAxis* axes, int
   }
 
   CUtensorMap map;
-  const CUresult result =
-      encode(&map, data_type(type), static_cast<cuuint32_t>(rank), const_cast<void*>(data), extents, strides,
-             box, every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // NONE: zeros
+  const CUresult result = encode(
+      &map, to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : data_type(type), static_cast<cuuint32_t>(rank),
+      const_cast<void*>(data), extents, strides, box, every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      swizzle == Swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // NONE: zeros
   if (result != CUDA_SUCCESS)
     throw SystemError("cuTensorMapEncodeTiled refused a tensor of " + shape + " (CUresult " +
                       std::to_string(result) + ")");
@@ -72,9 +74,9 @@ CUtensorMap tensor_map(const void* data, DType type, const TensorAxis* axes, int
 }
 
 CUtensorMap tensor_map(const void* data, DType type, int64_t rows, int64_t columns, int64_t row_bytes,
-                       int box_rows, int box_columns, Swizzle swizzle) {
-  return tensor_map(data, type, {{rows, row_bytes, box_rows}, {columns, traits(type).bits / 8, box_columns}},
-                    swizzle);
+                       int box_rows, int box_columns, Swizzle swizzle, bool to_tf32) {
+  const TensorAxis axes[] = {{rows, row_bytes, box_rows}, {columns, traits(type).bits / 8, box_columns}};
+  return tensor_map(data, type, axes, 2, swizzle, to_tf32);
 }
 
 }  // namespace fathom

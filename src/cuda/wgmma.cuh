@@ -86,6 +86,19 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_NAMES_32 FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) "%30, %31"
 #define FATHOM_NAMES_64 \
   FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) "%60, %61, %62, %63"
+#define FATHOM_NAMES_96                                                 \
+  FATHOM_TEN()                                                          \
+  FATHOM_TEN(1)                                                         \
+  FATHOM_TEN(2)                                                         \
+  FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) \
+      FATHOM_TEN(8) "%90, %91, %92, %93, %94, %95"
+#define FATHOM_NAMES_120                                                              \
+  FATHOM_TEN()                                                                        \
+  FATHOM_TEN(1)                                                                       \
+  FATHOM_TEN(2)                                                                       \
+  FATHOM_TEN(3)                                                                       \
+  FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) FATHOM_TEN(8) FATHOM_TEN(9) \
+      FATHOM_TEN(10) "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119"
 #define FATHOM_NAMES_128 \
   FATHOM_TEN()           \
   FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7)    \
@@ -96,6 +109,8 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_D_16(i) FATHOM_D_8(i), FATHOM_D_8(i + 8)
 #define FATHOM_D_32(i) FATHOM_D_16(i), FATHOM_D_16(i + 16)
 #define FATHOM_D_64(i) FATHOM_D_32(i), FATHOM_D_32(i + 32)
+#define FATHOM_D_96(i) FATHOM_D_64(i), FATHOM_D_32(i + 64)
+#define FATHOM_D_120(i) FATHOM_D_64(i), FATHOM_D_32(i + 64), FATHOM_D_16(i + 96), FATHOM_D_8(i + 112)
 #define FATHOM_D_128(i) FATHOM_D_64(i), FATHOM_D_64(i + 64)
 
 // d += a b if `add`, else d = a b, with a in registers. One function for each N, with `count` = N / 2
@@ -131,8 +146,28 @@ FATHOM_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132, 133, 134)
   }
 FATHOM_WGMMA_SHARED(64, 32, 32, 33, 34, 35, 36)
 FATHOM_WGMMA_SHARED(128, 64, 64, 65, 66, 67, 68)
+FATHOM_WGMMA_SHARED(240, 120, 120, 121, 122, 123, 124)
 FATHOM_WGMMA_SHARED(256, 128, 128, 129, 130, 131, 132)
 
+// The same for other types of a and b, of which both lie in shared memory along k: 32 bytes of k a product.
+// e4m3 sums are kept to about 14 bits of mantissa; of tf32 the lowest 13 bits of an fp32 number are ignored.
+#define FATHOM_WGMMA_ALONG_K(name, n, k, types, count, a0, b0, p)                                          \
+  __device__ inline void name(float(&d)[count], uint64_t a, uint64_t b, bool add) {                        \
+    FATHOM_WGMMA_ASM("{\n.reg .pred add;\nsetp.ne.b32 add, %" #p                                           \
+                     ", 0;\n"                                                                              \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k" #k ".f32." types " {" FATHOM_NAMES_##count \
+                     "}, %" #a0 ", %" #b0 ", add, 1, 1;\n}"                                                \
+                     : FATHOM_D_##count(0)                                                                 \
+                     : "l"(a), "l"(b), "r"(int{add}));                                                     \
+  }
+FATHOM_WGMMA_ALONG_K(wgmma_e4m3, 128, 32, "e4m3.e4m3", 64, 64, 65, 66)
+FATHOM_WGMMA_ALONG_K(wgmma_e4m3, 192, 32, "e4m3.e4m3", 96, 96, 97, 98)
+FATHOM_WGMMA_ALONG_K(wgmma_e4m3, 256, 32, "e4m3.e4m3", 128, 128, 129, 130)
+FATHOM_WGMMA_ALONG_K(wgmma_tf32, 128, 8, "tf32.tf32", 64, 64, 65, 66)
+FATHOM_WGMMA_ALONG_K(wgmma_tf32, 192, 8, "tf32.tf32", 96, 96, 97, 98)
+FATHOM_WGMMA_ALONG_K(wgmma_tf32, 256, 8, "tf32.tf32", 128, 128, 129, 130)
+
+#undef FATHOM_WGMMA_ALONG_K
 #undef FATHOM_WGMMA_REGISTERS
 #undef FATHOM_WGMMA_SHARED
 #undef FATHOM_TEN
@@ -141,13 +176,17 @@ FATHOM_WGMMA_SHARED(256, 128, 128, 129, 130, 131, 132)
 #undef FATHOM_NAMES_16
 #undef FATHOM_NAMES_32
 #undef FATHOM_NAMES_64
+#undef FATHOM_NAMES_96
 #undef FATHOM_NAMES_128
+#undef FATHOM_NAMES_120
 #undef FATHOM_D_4
 #undef FATHOM_D_8
 #undef FATHOM_D_16
 #undef FATHOM_D_32
 #undef FATHOM_D_64
+#undef FATHOM_D_96
 #undef FATHOM_D_128
+#undef FATHOM_D_120
 #undef FATHOM_WGMMA_ASM
 
 }  // namespace fathom::ptx

@@ -36,18 +36,48 @@ void WholeRuns::judge(Finding& finding) const {
     if (suspect.rms > least && finding.other_runs++ == 0) finding.first_other = suspect.first;
 }
 
-void Checker::begin(std::string_view name) {
-  findings_.push_back({.output = std::string(name)});
-  squares_error_ = squares_tolerance_ = squares_value_ = 0;
-}
+void Checker::in_parts(std::string_view name, int64_t n, ThreadPool* pool,
+                       const std::function<void(int64_t first, int64_t last, Part&)>& compare) {
+  constexpr int64_t kFewest = 256;  // elements that are worth waking a thread
+  const int64_t grain =
+      pool ? std::max(kFewest, (n + pool->threads() - 1) / pool->threads()) : std::max<int64_t>(n, 1);
+  std::vector<Part> parts(static_cast<size_t>((n + grain - 1) / grain),
+                          Part{options_, {.output = std::string(name)}});
+  const auto compare_part = [&](int64_t p) {
+    compare(p * grain, std::min(n, (p + 1) * grain), parts[static_cast<size_t>(p)]);
+  };
+  if (parts.size() <= 1) {
+    if (!parts.empty()) compare_part(0);
+  } else {
+    pool->parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) compare_part(p);
+    });
+  }
 
-void Checker::end() {
-  Finding& finding = findings_.back();
-  if (finding.elements == 0) return;
-  const double n        = static_cast<double>(finding.elements);
-  finding.rms_error     = std::sqrt(squares_error_ / n);
-  finding.rms_tolerance = std::sqrt(squares_tolerance_ / n);
-  finding.rms_value     = std::sqrt(squares_value_ / n);
+  Finding all{.output = std::string(name)};
+  double squares_error = 0, squares_tolerance = 0, squares_value = 0;
+  for (const Part& part : parts) {
+    const Finding& of = part.finding;
+    if (of.elements > 0 && (all.elements == 0 || of.max_error > all.max_error)) {
+      all.max_error = of.max_error;
+      all.tolerance = of.tolerance;
+    }
+    if (all.wrong == 0) all.first_wrong = of.first_wrong;
+    all.elements += of.elements;
+    all.wrong += of.wrong;
+    all.poisoned += of.poisoned;
+    all.nans += of.nans;
+    squares_error += part.squares_error;
+    squares_tolerance += part.squares_tolerance;
+    squares_value += part.squares_value;
+  }
+  if (all.elements > 0) {
+    const auto of_all = static_cast<double>(all.elements);
+    all.rms_error     = std::sqrt(squares_error / of_all);
+    all.rms_tolerance = std::sqrt(squares_tolerance / of_all);
+    all.rms_value     = std::sqrt(squares_value / of_all);
+  }
+  findings_.push_back(std::move(all));
 }
 
 std::vector<int64_t> Checker::choose(int64_t size) const {
@@ -74,9 +104,8 @@ std::vector<int64_t> Checker::choose(int64_t size) const {
   return flat;
 }
 
-void Checker::compare(double actual, const Sum& want, double half_ulp, const void* element, int64_t bytes,
-                      std::initializer_list<int64_t> index) {
-  Finding& finding = findings_.back();
+void Checker::Part::compare(double actual, const Sum& want, double half_ulp, const void* element,
+                            int64_t bytes, std::initializer_list<int64_t> index) {
   ++finding.elements;
   const double reduction =
       4 * std::sqrt(static_cast<double>(want.length)) * traits(want.accumulate).round_off * want.magnitude;
@@ -89,9 +118,9 @@ void Checker::compare(double actual, const Sum& want, double half_ulp, const voi
   if (finite && std::isfinite(error)) {
     // Rounding the output may cost half an ulp; the rms rule is about the accumulation alone.
     const double beyond = std::max(0.0, error - half_ulp);
-    squares_error_ += beyond * beyond;
-    squares_tolerance_ += reduction * reduction;
-    squares_value_ += want.value * want.value;
+    squares_error += beyond * beyond;
+    squares_tolerance += reduction * reduction;
+    squares_value += want.value * want.value;
   }
   if (error > finding.max_error || finding.elements == 1) {
     finding.max_error = std::isfinite(error) ? error : finding.max_error;
@@ -102,22 +131,20 @@ void Checker::compare(double actual, const Sum& want, double half_ulp, const voi
   wrong(fmt::format("{:.9g}", actual), fmt::format("{:.9g}", want.value), element, bytes, index);
 }
 
-void Checker::compare_exact(int64_t actual, int64_t want, const void* element, int64_t bytes,
-                            std::initializer_list<int64_t> index) {
-  Finding& finding = findings_.back();
+void Checker::Part::compare_exact(int64_t actual, int64_t want, const void* element, int64_t bytes,
+                                  std::initializer_list<int64_t> index) {
   ++finding.elements;
   if (actual == want) return;
   const double error = std::abs(static_cast<double>(actual) - static_cast<double>(want));
   finding.max_error  = std::max(finding.max_error, error);
-  squares_error_ += error * error;
-  squares_value_ += static_cast<double>(want) * static_cast<double>(want);
+  squares_error += error * error;
+  squares_value += static_cast<double>(want) * static_cast<double>(want);
   wrong(std::to_string(actual), std::to_string(want), element, bytes, index);
 }
 
-void Checker::wrong(const std::string& actual, const std::string& want, const void* element, int64_t bytes,
-                    std::initializer_list<int64_t> index) {
-  Finding& finding     = findings_.back();
-  const bool untouched = options_.is_poison && options_.is_poison(element, bytes);
+void Checker::Part::wrong(const std::string& actual, const std::string& want, const void* element,
+                          int64_t bytes, std::initializer_list<int64_t> index) {
+  const bool untouched = options.is_poison && options.is_poison(element, bytes);
   finding.poisoned += untouched;
   if (finding.wrong++ == 0)
     finding.first_wrong = fmt::format("{}({}) is {}, expected {}", finding.output, fmt::join(index, ", "),

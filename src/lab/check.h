@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/thread_pool.h"
 #include "core/view.h"
 
 namespace fathom::lab {
@@ -84,48 +85,81 @@ class Checker {
     // Where set, whole outputs are compared with another variant's outputs instead of the reference. Takes
     // the first element of an output, returns the first of the other variant's.
     std::function<const void*(const void*)> twin;
+    ThreadPool* pool = nullptr;  // for references that threads may compute; null: the caller alone
   };
   explicit Checker(Options options) : options_(std::move(options)) {}
 
-  // `expected(i, j, ...)` returns the reference for one element: a Sum, a double, or an integer.
+  // `expected(i, j, ...)` returns the reference for one element: a Sum, a double, or an integer. It is called
+  // in the order of elements, and may keep what it computed for a row.
   template <class T, int Rank, class F>
   void values(std::string_view name, View<T, Rank> out, F&& expected) {
-    begin(name);
-    if (options_.twin) {
-      compare_whole(out.data(), static_cast<const T*>(options_.twin(out.data())), out.size());
-      return;
-    }
-    for (const int64_t flat : choose(out.size())) {
-      std::array<int64_t, Rank> index;
-      int64_t rest = flat;
-      for (int r = Rank - 1; r >= 0; --r) {
-        index[r] = rest % out.extent(r);
-        rest /= out.extent(r);
-      }
-      std::apply(
-          [&](auto... i) {
-            const T& actual = out(i...);
-            const auto want = expected(i...);
-            using Want      = std::remove_cvref_t<decltype(want)>;
-            if constexpr (std::is_integral_v<Want>) {
-              compare_exact(static_cast<int64_t>(actual), static_cast<int64_t>(want), &actual, sizeof(T),
-                            {i...});
-            } else if constexpr (std::is_same_v<Want, Sum>) {
-              compare(to_double(actual), want, half_ulp<std::remove_const_t<T>>(want.value), &actual,
-                      sizeof(T), {i...});
-            } else {
-              const double rounded = to_double(from_double<std::remove_const_t<T>>(want));
-              compare(to_double(actual), Sum{rounded, 0, 0}, 0, &actual, sizeof(T), {i...});
-            }
-          },
-          index);
-    }
-    end();
+    compare_with<T, Rank>(name, out, nullptr, [&expected]() -> F& { return expected; });
+  }
+  // The same by the threads of Options::pool, each with a copy of `expected` and a range of elements in
+  // order.
+  template <class T, int Rank, class F>
+  void values_in_parallel(std::string_view name, View<T, Rank> out, const F& expected) {
+    compare_with<T, Rank>(name, out, options_.pool, [&expected] { return expected; });
   }
 
   const std::vector<Finding>& findings() const { return findings_; }
 
  private:
+  // What a range of elements showed.
+  struct Part {
+    const Options& options;
+    Finding finding;
+    double squares_error = 0, squares_tolerance = 0, squares_value = 0;
+    void compare(double actual, const Sum& want, double half_ulp, const void* element, int64_t bytes,
+                 std::initializer_list<int64_t> index);
+    void compare_exact(int64_t actual, int64_t want, const void* element, int64_t bytes,
+                       std::initializer_list<int64_t> index);
+    void wrong(const std::string& actual, const std::string& want, const void* element, int64_t bytes,
+               std::initializer_list<int64_t> index);
+  };
+
+  // `copy` returns what a thread asks for the reference.
+  template <class T, int Rank, class Copy>
+  void compare_with(std::string_view name, View<T, Rank> out, ThreadPool* pool, const Copy& copy) {
+    if (options_.twin) {
+      findings_.push_back({.output = std::string(name)});
+      compare_whole(out.data(), static_cast<const T*>(options_.twin(out.data())), out.size());
+      return;
+    }
+    const std::vector<int64_t> chosen = choose(out.size());
+    in_parts(name, static_cast<int64_t>(chosen.size()), pool, [&](int64_t first, int64_t last, Part& part) {
+      auto&& expected = copy();
+      for (int64_t c = first; c < last; ++c) {
+        std::array<int64_t, Rank> index;
+        int64_t rest = chosen[static_cast<size_t>(c)];
+        for (int r = Rank - 1; r >= 0; --r) {
+          index[r] = rest % out.extent(r);
+          rest /= out.extent(r);
+        }
+        std::apply(
+            [&](auto... i) {
+              const T& actual = out(i...);
+              const auto want = expected(i...);
+              using Want      = std::remove_cvref_t<decltype(want)>;
+              if constexpr (std::is_integral_v<Want>) {
+                part.compare_exact(static_cast<int64_t>(actual), static_cast<int64_t>(want), &actual,
+                                   sizeof(T), {i...});
+              } else if constexpr (std::is_same_v<Want, Sum>) {
+                part.compare(to_double(actual), want, half_ulp<std::remove_const_t<T>>(want.value), &actual,
+                             sizeof(T), {i...});
+              } else {
+                const double rounded = to_double(from_double<std::remove_const_t<T>>(want));
+                part.compare(to_double(actual), Sum{rounded, 0, 0}, 0, &actual, sizeof(T), {i...});
+              }
+            },
+            index);
+      }
+    });
+  }
+  // Compares elements 0 .. n of those chosen, in one range or in one for each thread, and adds the finding.
+  void in_parts(std::string_view name, int64_t n, ThreadPool* pool,
+                const std::function<void(int64_t first, int64_t last, Part&)>& compare);
+
   template <class T>
   void compare_whole(const T* ours, const T* theirs, int64_t n) {
     Finding& finding = findings_.back();
@@ -169,19 +203,10 @@ class Checker {
       return traits(dtype_of<T>).round_off * std::abs(x);
   }
 
-  void begin(std::string_view name);
-  void end();
   std::vector<int64_t> choose(int64_t size) const;
-  void compare(double actual, const Sum& want, double half_ulp, const void* element, int64_t bytes,
-               std::initializer_list<int64_t> index);
-  void compare_exact(int64_t actual, int64_t want, const void* element, int64_t bytes,
-                     std::initializer_list<int64_t> index);
-  void wrong(const std::string& actual, const std::string& want, const void* element, int64_t bytes,
-             std::initializer_list<int64_t> index);
 
   Options options_;
   std::vector<Finding> findings_;
-  double squares_error_ = 0, squares_tolerance_ = 0, squares_value_ = 0;
 };
 
 }  // namespace fathom::lab

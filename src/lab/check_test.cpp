@@ -199,5 +199,32 @@ TEST(WholeRuns, RoundingIsNoOtherAnswer) {
   EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
 }
 
+// Threads find what one thread finds, and each keeps a state of its own.
+TEST(Check, ThreadsCompareAsOneDoes) {
+  constexpr int64_t kRows = 97, kColumns = 61;
+  std::vector<float> out(kRows * kColumns);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i);
+  for (const size_t wrong : {size_t{1234}, size_t{5000}}) out[wrong] += 1;
+  const View<float, 2> view(out.data(), {kRows, kColumns});
+  const auto expected = [row = int64_t{-1}, first = 0.0](int64_t i, int64_t j) mutable {
+    if (row != i) row = i, first = static_cast<double>(i * kColumns);
+    return Sum{first + static_cast<double>(j), 1, 1};
+  };
+
+  Checker one({});
+  one.values_in_parallel("out", view, expected);
+  ThreadPool pool(4);
+  Checker four({.pool = &pool});
+  four.values_in_parallel("out", view, expected);
+  for (const Checker* checker : {&one, &four}) {
+    const Finding& finding = checker->findings().at(0);
+    EXPECT_EQ(finding.elements, kRows * kColumns);
+    EXPECT_EQ(finding.wrong, 2);
+    EXPECT_EQ(finding.max_error, 1);
+    EXPECT_EQ(finding.first_wrong, "out(20, 14) is 1235, expected 1234");
+    EXPECT_DOUBLE_EQ(finding.rms_value, one.findings().at(0).rms_value);
+  }
+}
+
 }  // namespace
 }  // namespace fathom::lab

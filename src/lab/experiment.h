@@ -22,6 +22,7 @@
 
 #include "core/expect.h"
 #include "lab/experiment_info.h"
+#include "lab/metric.h"
 #include "lab/problem.h"
 #include "lab/python_process.h"
 #include "lab/python_variant.h"
@@ -174,6 +175,14 @@ class TypedProblem final : public Problem {
   void bind(int variant, const Problem& prepared) override {
     launches_[variant] = static_cast<const TypedProblem&>(prepared).launches_[variant];
   }
+  CallMetrics metrics() const override {
+    CallMetrics metrics;
+    if constexpr (requires(const P& p) { p.metrics(metrics); }) {
+      copy_to_host();
+      on_host().metrics(metrics);
+    }
+    return metrics;
+  }
   void put_nonce([[maybe_unused]] Context& context) const override {
     if constexpr (requires { problem_.put_nonce(context); }) problem_.put_nonce(context);
   }
@@ -214,7 +223,7 @@ class TypedProblem final : public Problem {
     } else if constexpr (requires { problem.check(checker); }) {
       problem.check(checker);
     } else {
-      checker.values("out", problem.out, [&](auto... i) { return problem.expected(i...); });
+      checker.values_in_parallel("out", problem.out, [&](auto... i) { return problem.expected(i...); });
     }
   }
 

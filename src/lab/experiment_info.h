@@ -13,6 +13,7 @@
 #include "cuda/device.h"
 #include "lab/arena.h"
 #include "lab/check.h"
+#include "lab/metric.h"
 #include "lab/point.h"
 #include "lab/problem.h"
 #include "lab/session.h"
@@ -92,6 +93,7 @@ class Problem {
   // Takes over the launch that another set's prepare() made.
   virtual void bind(int variant, const Problem& prepared) = 0;
   virtual void prepare(int variant, Context& context)     = 0;
+  virtual CallMetrics metrics() const                     = 0;  // of the last call
   virtual void put_nonce(Context& context) const          = 0;  // these two: of a problem with ranks
   virtual uint64_t nonce_sum(Context& context) const      = 0;
 

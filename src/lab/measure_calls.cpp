@@ -41,7 +41,7 @@ void skip_unavailable(std::span<VariantRecord> records, F&& f) {
 
 // Every element of two calls on different inputs, at one small point.
 std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, int variant, Context& context,
-                            SampleTimer& timer) {
+                            SampleTimer& timer, ThreadPool* of_references) {
   if (auto caught = sets.overlap()) return caught;
   const VariantInfo& info = experiment.variants[variant];
   ThreadStates states(context.pool);
@@ -68,7 +68,8 @@ std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, i
     const ThreadAudit after = ThreadAudit::now();
     if (auto caught = audit_threads(info, before, after)) return caught;
     if (auto caught = states.undo_changes(info)) return caught;
-    const Inspection seen = inspect(sets[0], sets.history(0), sets.checksum(0), {}, false);
+    const Inspection seen =
+        inspect(sets[0], sets.history(0), sets.checksum(0), {.pool = of_references}, false);
     if (seen.caught) return seen.caught;
     if (wrote_inputs)
       return Caught{Outcome::wrong, "read_only_inputs",
@@ -100,7 +101,8 @@ void check_all(const ExperimentInfo& experiment, ThreadPools& pools, Seeds& seed
       if (experiment.variants[v].kind == Kind::library) free.emplace(pools.cpus());
       Context context{timer->stream(), pools.of(experiment.variants[v].threads)};
       skip_unavailable({&records[v], 1}, [&] {
-        if (auto caught = prove(*sets, experiment, static_cast<int>(v), context, *timer)) {
+        if (auto caught = prove(*sets, experiment, static_cast<int>(v), context, *timer,
+                                pools.of_references(experiment.backend))) {
           caught->detail += fmt::format(" (at {})", points[p].to_string());
           set_caught(records[v], *caught);
         }

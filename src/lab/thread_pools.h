@@ -7,6 +7,7 @@
 
 #include "core/cpus.h"
 #include "core/thread_pool.h"
+#include "lab/experiment_info.h"
 
 namespace fathom::lab {
 
@@ -18,6 +19,8 @@ class ThreadPools {
       : cpus_(std::move(cpus)), all_threads_(static_cast<int>(cpus_.size())) {}
   ThreadPool& of(int threads);  // kAllThreads: every host thread
   const std::vector<int>& cpus() const { return cpus_; }
+  // For references, where a variant's threads and caches are not the subject: null for CPU experiments.
+  ThreadPool* of_references(Backend backend) { return backend == Backend::cuda ? &of(kAllThreads) : nullptr; }
 
  private:
   // Asked once, before the first pool pins this thread.

@@ -259,7 +259,10 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
       continue;
     }
     const Inspection seen = inspect((*sets_)[set], sets_->history(set), sets_->checksum(set),
-                                    {.sample = kCheckedElements, .seed = seeds_.next()}, timed);
+                                    {.sample = kCheckedElements,
+                                     .seed   = seeds_.next(),
+                                     .pool   = pools_.of_references(experiment_.backend)},
+                                    timed);
     entry.caught          = seen.caught;
     if (timed) entry.elements += seen.elements();
     for (const Finding& finding : seen.findings) {
@@ -461,6 +464,7 @@ void TimedPoint::compare_whole_outputs() {
     sample(entry, 1, 0, false, true);
     entry.forget_last_sample();
     if (!entry.alive()) continue;
+    entry.metrics = (*sets_)[0].metrics();
     if (&entry == &entries_[baseline_]) {
       check_many_elements(entry);
       if (!entry.alive()) return;
@@ -501,9 +505,10 @@ void TimedPoint::check_many_elements(Entry& entry) {
   for (int64_t many = 4 * kCheckedElements;
        10 * many <= (*sets_)[0].arena().output_bytes() && wall_clock_ns() - began < kBudgetNs / 4;
        many *= 4) {
-    const Inspection seen = inspect((*sets_)[0], sets_->history(0), sets_->checksum(0),
-                                    {.sample = many, .seed = seeds_.next()}, true);
-    entry.caught          = seen.caught;
+    const Inspection seen = inspect(
+        (*sets_)[0], sets_->history(0), sets_->checksum(0),
+        {.sample = many, .seed = seeds_.next(), .pool = pools_.of_references(experiment_.backend)}, true);
+    entry.caught = seen.caught;
     if (entry.caught) return;
     entry.elements += seen.elements();
   }

@@ -41,6 +41,7 @@ class TimedPoint {
     int64_t checked = 0, elements = 0;
     double max_error = 0, tolerance = 0;
     std::map<std::string, double> largest_tolerance;  // by output
+    CallMetrics metrics;                              // that the problem reports of a call
     int64_t prepare_ns = -1;
     bool called        = false;  // by this process, before
     int doubtful       = 0;      // samples whose reading a busy host also produces

@@ -55,6 +55,7 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
     record.bytes_written  = cost.written;
     record.flops          = cost.flops;
     if (info(entry).python) record.library = info(entry).python->library();
+    record.metrics.insert(entry.metrics.begin(), entry.metrics.end());
     if (entry.prepare_ns >= 0) record.prepare_ns = static_cast<double>(entry.prepare_ns);
     if (entry.checked > 0)
       record.checked = Checked{entry.checked, entry.elements, entry.max_error, entry.tolerance};

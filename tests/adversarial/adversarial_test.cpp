@@ -138,6 +138,9 @@ TEST(Honest, TwinOfTheBaselineIsNotAccused) {
   ASSERT_TRUE(v.checked);
   EXPECT_GE(v.checked->timed_calls, 7);
   EXPECT_EQ(exit_code(run), 0);
+  const Metric& written = v.metrics.at("rows_written");  // that the problem reports of a call
+  EXPECT_EQ(written.value, static_cast<double>(run.experiments[0].points.at(0).at["rows"]));
+  EXPECT_EQ(written.better, "higher");
 }
 
 // Each does what a cheat does, and undoes it or says so.

@@ -4,8 +4,7 @@
 // flops   0
 // limit   DRAM bandwidth. H200: 512 sequences of 1000 x 120 move 0.51 GB, 0.13 ms at 3.98 TB/s
 // idea    baseline: one-dimensional bulk copies, a row each, by as many lanes. The row's address and the
-// edges
-//         are the kernel's business: it zeroes what no copy writes
+//         edges are the kernel's business: it zeroes what no copy writes
 #include "ring.cuh"
 
 namespace fathom::lab::tma_tile_3d {

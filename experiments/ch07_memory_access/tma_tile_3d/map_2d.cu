@@ -4,8 +4,8 @@
 // flops   0
 // limit   DRAM bandwidth. H200: 512 sequences of 1000 x 120 move 0.51 GB, 0.13 ms at 3.98 TB/s
 // idea    a tensor map of all rows of all sequences: a tile is one instruction, and the columns behind the
-// last
-//         are zeros. But a box at the end of a sequence runs on into the next: the kernel zeroes those rows
+//         last are zeros. But a box at the end of a sequence runs on into the next: the kernel zeroes those
+//         rows
 #include "cuda/tensor_map.h"
 #include "ring.cuh"
 

@@ -4,8 +4,7 @@
 // flops   0
 // limit   DRAM bandwidth. H200: 512 sequences of 1000 x 120 move 0.51 GB, 0.13 ms at 3.98 TB/s
 // idea    the sequence is an axis of the tensor map: a box ends where its sequence does, and TMA fills in
-// zeros
-//         on both edges. The kernel knows nothing of either
+//         zeros on both edges. The kernel knows nothing of either
 #include "cuda/tensor_map.h"
 #include "ring.cuh"
 

@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is who starts the next step
 // idea    the host looks after every eighth step. Up to seven steps run for nothing: their kernels see that
-// the
-//         loop is done and return
+//         the loop is done and return
 #include "host_replay.cuh"
 
 namespace fathom::lab::conditional_loop {

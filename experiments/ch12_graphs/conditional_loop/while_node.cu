@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is who starts the next step
 // idea    the whole loop is one graph: a WHILE node runs the step as long as the step's last kernel says so.
-// The
-//         host launches once and waits for nothing
+//         The host launches once and waits for nothing
 #include <memory>
 
 #include "core/expect.h"

@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is how the GPU gets the step
 // idea    capture again, but keep the executable graph: cudaGraphExecUpdate compares the new graph with it,
-// node
-//         by node, and takes over what changed. The shape of the graph must be the same
+//         node by node, and takes over what changed. The shape of the graph must be the same
 #include "captured.h"
 #include "chain.h"
 

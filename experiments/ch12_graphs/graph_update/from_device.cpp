@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is how the GPU gets the step
 // idea    the graph never changes: its kernels read the step from device memory, where a copy of 4 bytes puts
-// it
-//         before each launch. This is what the engine does with a step's inputs
+//         it before each launch. This is what the engine does with a step's inputs
 #include <memory>
 
 #include "chain.h"

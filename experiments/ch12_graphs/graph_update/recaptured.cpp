@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is how the GPU gets the step
 // idea    the simplest graph: capture the launches with this call's step, instantiate, launch, destroy. A
-// graph
-//         that is destroyed while it runs is freed when it has ended
+//         graph that is destroyed while it runs is freed when it has ended
 #include "chain.h"
 #include "cuda/graph.h"
 

@@ -4,8 +4,7 @@
 // flops   4 kTopK width^2
 // limit   memory bandwidth: 3.8 us at 4.4 TB/s
 // idea    no branch at all: the kernels read from memory which expert's weights to take, for all places at
-// once.
-//         Engines do this
+//         once. Engines do this
 #include <memory>
 
 #include "core/expect.h"

@@ -4,7 +4,8 @@
 // flops   4 kTopK width^2
 // limit   memory bandwidth: 3.8 us at 4.4 TB/s
 // idea    the layer is one graph. Each of the kTopK places is a SWITCH node with a body for every expert, and
-//         the router's kernel sets which body runs
+//         the router's kernel sets which body runs. The host does not wait, but each node costs more time
+//         than a launch
 #include <memory>
 #include <vector>
 

@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is how the work is distributed
 // idea    none yet: a persistent grid, in which warp w of W takes items w, w + W, ... Each gets the same
-// number
-//         of items, but not the same work
+//         number of items, but not the same work
 #include "walk.cuh"
 
 namespace fathom::lab::work_queue_gpu {

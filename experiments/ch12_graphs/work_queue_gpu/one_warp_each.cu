@@ -4,8 +4,7 @@
 // flops   0
 // limit   none: the question is how the work is distributed
 // idea    as many warps as items: the hardware's block scheduler is the queue. It hands out blocks of 8
-// items,
-//         and a block keeps its place until its longest item is done
+//         items, and a block keeps its place until its longest item is done
 #include "walk.cuh"
 
 namespace fathom::lab::work_queue_gpu {

@@ -52,9 +52,9 @@ Cost ExpertGemv::cost() const {
 
 void ExpertGemv::check(Checker& checker) const {
   const auto expert = [&](int64_t s) { return experts(s / kTopK, s % kTopK); };
-  checker.values("a", a,
-                 [&](int64_t s, int64_t u) { return mxfp4::gated(up, expert(s), u, &x(s / kTopK, 0)); });
-  checker.values("slots", slots, [&](int64_t s, int64_t h) {
+  checker.values_in_parallel(
+      "a", a, [&](int64_t s, int64_t u) { return mxfp4::gated(up, expert(s), u, &x(s / kTopK, 0)); });
+  checker.values_in_parallel("slots", slots, [&](int64_t s, int64_t h) {
     return mxfp4::weighted(down, expert(s), h, &a(s, 0), weights(s / kTopK, s % kTopK));
   });
 }

@@ -66,11 +66,11 @@ void GroupedExperts::check(Checker& checker) const {
                    [&](int64_t s, int64_t r) { return expert(s) < expert(r); });
   for (size_t i = 0; i < slot_of_row.size(); ++i)
     row_of_slot[static_cast<size_t>(slot_of_row[i])] = static_cast<int64_t>(i);
-  checker.values("a", a, [&](int64_t i, int64_t u) {
+  checker.values_in_parallel("a", a, [&](int64_t i, int64_t u) {
     const int64_t s = slot_of_row[static_cast<size_t>(i)];
     return mxfp4::gated(up, expert(s), u, &x(s / kTopK, 0));
   });
-  checker.values("slots", slots, [&](int64_t s, int64_t h) {
+  checker.values_in_parallel("slots", slots, [&](int64_t s, int64_t h) {
     return mxfp4::weighted(down, expert(s), h, &a(row_of_slot[static_cast<size_t>(s)], 0),
                            weights(s / kTopK, s % kTopK));
   });

@@ -4,7 +4,7 @@
 // flops   2 n
 // limit   DRAM bandwidth. H200: n = 2^28 moves 0.81 or 0.68 GB, 0.20 or 0.17 ms at 4 TB/s
 // idea    baseline: a thread loads one byte. Neighbours are neighbours in memory, but a warp asks for 32
-// bytes
+//         bytes
 #include "dequantize.cuh"
 
 namespace fathom::lab::dequantize_vectorized {

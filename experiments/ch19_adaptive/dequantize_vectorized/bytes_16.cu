@@ -3,7 +3,8 @@
 // bytes   3.03 n or 2.53 n: n or n / 2 of codes, n / 32 of scales, 2 n written
 // flops   2 n
 // limit   DRAM bandwidth. H200: n = 2^28 moves 0.81 or 0.68 GB, 0.20 or 0.17 ms at 4 TB/s
-// idea    a thread loads 16 bytes of codes, 16 or 32 numbers, and stores them by vectors of 16 bytes
+// idea    a thread loads 16 bytes of codes, 16 or 32 numbers, and stores them by vectors of 16 bytes: two or
+//         four of them, so that a store of the warp has gaps. With four that halves the speed
 #include "dequantize.cuh"
 
 namespace fathom::lab::dequantize_vectorized {

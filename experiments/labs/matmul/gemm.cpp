@@ -1,13 +1,16 @@
 #include "experiments/labs/matmul/gemm.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "lab/metric.h"
 #include "lab/problem.h"
 
 namespace fathom::lab::matmul {
 namespace {
 
-constexpr int64_t kWidth = 2880;  // of gpt-oss-20b and 120b
+constexpr int64_t kWidth    = 2880;  // of gpt-oss-20b and 120b
+constexpr int64_t kMostCtas = 512;   // of a persistent kernel: one a multiprocessor
 
 int64_t extent(const Point& at, const char* name) { return at.find("size") ? at["size"] : at[name]; }
 
@@ -16,11 +19,14 @@ int64_t extent(const Point& at, const char* name) { return at.find("size") ? at[
 Gemm::Gemm(const Point& at, Arena& arena)
     : m(extent(at, "rows")),
       n(extent(at, "columns")),
-      k(at.find("size") ? at["size"] : kWidth),
+      k(at.find("size")    ? at["size"]
+        : at.find("depth") ? at["depth"]
+                           : kWidth),
       a(arena.input<bf16>({m, k}, Normal{})),
       b(arena.input<bf16>({n, k}, Normal{})),
       scratch(arena.workspace<char>({int64_t{32} << 20})),
-      out(arena.output<bf16>({m, n})) {
+      out(arena.output<bf16>({m, n})),
+      times(arena.output<double>({kMostCtas, 2})) {
   FATHOM_EXPECT(n % 8 == 0 && k % 8 == 0,
                 "n and k are multiples of 8: a row is a whole number of 16-byte vectors (-a size=4096)");
 }
@@ -40,6 +46,20 @@ Sum Gemm::expected(int64_t i, int64_t j) const {
     sum.magnitude += std::abs(product);
   }
   return sum;
+}
+
+void Gemm::metrics(CallMetrics& metrics) const {
+  double begin = INFINITY, end = 0, first_end = INFINITY, busy = 0;
+  for (int64_t cta = 0; cta < times.extent(0); ++cta) {
+    if (std::isnan(times(cta, 0))) continue;  // there is no such CTA
+    begin     = std::min(begin, times(cta, 0));
+    end       = std::max(end, times(cta, 1));
+    first_end = std::min(first_end, times(cta, 1));
+    busy += times(cta, 1) - times(cta, 0);
+  }
+  if (!(end > begin)) return;  // a variant that does not tell
+  metrics["tail_ns"]              = {end - first_end, "lower"};
+  metrics["busy_multiprocessors"] = {busy / (end - begin), "higher"};
 }
 
 }  // namespace fathom::lab::matmul

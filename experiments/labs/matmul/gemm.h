@@ -8,18 +8,26 @@
 #include "cuda/stream.h"
 #include "lab/problem_fwd.h"
 
+namespace fathom::lab {
+struct CallMetrics;
+}
+
 namespace fathom::lab::matmul {
 
 struct Gemm {
   int64_t m, n, k;
   View<const bf16, 2> a, b;
-  View<char, 1> scratch;  // 32 MiB for cuBLASLt
+  View<char, 1> scratch;  // 32 MiB for cuBLASLt, or for tiles of partial sums
   View<bf16, 2> out;
+  View<double, 2> times;  // [CTA, began or ended], ns: written by the schedules of labs/matmul:tail
 
-  // The point has `size` (m = n = k), or `rows` and `columns` of out, and k = 2880.
+  // The point has `size` (m = n = k), or `rows` and `columns` of out, and `depth`: k, 2880 if there is none.
   Gemm(const Point& at, Arena& arena);
   Cost cost() const;
   Sum expected(int64_t i, int64_t j) const;
+  // From `times`, where the variant has written them: how many multiprocessors were busy on average, and how
+  // long the last CTA worked after the first had ended.
+  void metrics(CallMetrics& metrics) const;
 };
 
 }  // namespace fathom::lab::matmul

@@ -3,7 +3,8 @@
 // bytes   2 (m k + n k + m n) at least
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz; mma.sync alone reaches about two thirds of what wgmma
-// does idea    cp.async copies to shared memory without passing registers, two blocks ahead of the product
+//         does
+// idea    cp.async copies to shared memory without passing registers, two blocks ahead of the product
 #include "cuda/check.h"
 #include "cuda/launch.cuh"
 #include "mma_sync_tile.cuh"

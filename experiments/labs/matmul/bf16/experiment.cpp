@@ -3,6 +3,7 @@
 #include "lab/experiment.h"
 
 #include "experiments/labs/matmul/cublaslt.h"
+#include "experiments/labs/matmul/cutlass.h"
 #include "rungs.h"
 
 namespace fathom::lab::matmul {
@@ -103,6 +104,12 @@ const Experiment<Gemm> bf16{
              .idea       = "results leave by TMA while the next tile is multiplied",
              .prediction = predict::share(0.8),
              .needs      = {machine::Feature::wgmma, machine::Feature::tma}},
+            {.id         = "ping_pong",
+             .launch     = on_gpu(ping_pong),
+             .techniques = {"ping_pong"},
+             .idea       = "a tile for each warpgroup: one stores while the other multiplies",
+             .prediction = predict::share(0.76),
+             .needs      = {machine::Feature::wgmma, machine::Feature::tma}},
             {.id         = "cluster",
              .launch     = on_gpu(cluster),
              .techniques = {"clusters", "tma_multicast"},
@@ -121,13 +128,13 @@ const Experiment<Gemm> bf16{
              .idea       = "cublasLtMatmul, the algorithm that its heuristic puts first",
              .prediction = predict::share_at_least(0.75),
              .kind       = Kind::library,
-             .prepare    = prepared_on_gpu(cublaslt)},
+             .prepare    = prepared_on_gpu<Gemm>(cublaslt)},
             {.id         = "cublaslt_fastest",
              .techniques = {"library_autotuning"},
              .idea       = "the fastest of all the algorithms that it offers, found by trial",
              .prediction = predict::share_at_least(0.78),
              .kind       = Kind::library,
-             .prepare    = prepared_on_gpu(cublaslt_fastest)},
+             .prepare    = prepared_on_gpu<Gemm>(cublaslt_fastest)},
             {.id         = "triton",
              .idea       = "Triton's persistent matmul with TMA descriptors; tiles, stages and warps tuned",
              .prediction = predict::share(0.68),
@@ -138,11 +145,18 @@ const Experiment<Gemm> bf16{
                                 [](const Gemm& p) {
                               return PythonArguments{{"a", p.a}, {"b", p.b}, {"out", p.out}};
                             }}},
+            {.id         = "cutlass",
+             .techniques = {"vendor_templates"},
+             .idea       = "CUTLASS: 128 x 256 x 64, clusters of two, cooperative, persistent",
+             .prediction = predict::share_at_least(0.75),
+             .kind       = Kind::library,
+             .prepare    = prepared_on_gpu(cutlass),
+             .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma}},
         },
     .backend = Backend::cuda,
-    .catalog = {"tiling-002", "tiling-003", "tiling-008", "pipeline-010", "pipeline-011", "pipeline-014",
-                "compile-001", "lab-014", "lab-016", "lab-017", "lab-018", "lab-019", "pipeline-012",
-                "pipeline-013", "usecase-010"},
+    .catalog = {"tiling-002", "tiling-003", "tiling-008", "pipeline-009", "pipeline-010", "pipeline-011",
+                "pipeline-014", "compile-001", "lab-014", "lab-016", "lab-017", "lab-018", "lab-019",
+                "pipeline-012", "pipeline-013", "usecase-010", "memory-024"},
     .group   = "matmul",
 };
 FATHOM_REGISTER(bf16);

@@ -3,8 +3,8 @@
 // bytes   2 (m k + n k + m n) at least
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz; mma.sync alone reaches about two thirds of what wgmma
-// does idea    the tensor cores multiply: mma.sync m16n8k16, operands by ldmatrix from tiles that are
-// swizzled
+//         does
+// idea    the tensor cores multiply: mma.sync m16n8k16, operands by ldmatrix from tiles that are swizzled
 #include "cuda/check.h"
 #include "mma_sync_tile.cuh"
 #include "rungs.h"

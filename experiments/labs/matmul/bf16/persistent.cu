@@ -4,9 +4,8 @@
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    a CTA for each multiprocessor stays and walks over tiles: the producer loads the next tile's blocks
-// while the
-//         consumers store this one. The tiles in work at the same time form a region of out about as high as
-//         it is wide, so that together they read few rows of a and b from DRAM
+//         while the consumers store this one. The tiles in work at the same time form a region of out about
+//         as high as it is wide, so that together they read few rows of a and b from DRAM
 #include <algorithm>
 
 #include "cuda/check.h"

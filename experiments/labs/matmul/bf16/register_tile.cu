@@ -3,8 +3,7 @@
 // bytes   2 (m k + n k + m n) at least
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz. Here the FMA peak, 67 TFLOP/s: 16 reads of shared
-// memory
-//         make 64 multiply-adds
+//         memory make 64 multiply-adds
 // idea    a thread computes 8 x 8 elements in registers; a block 128 x 128
 #include <cuda_bf16.h>
 

@@ -24,6 +24,7 @@ FATHOM_CUDA_LAUNCHER void warp_specialized(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void wide_tile(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void persistent(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void tma_store(const Gemm&, StreamRef);
+FATHOM_CUDA_LAUNCHER void ping_pong(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void cluster(const Gemm&, StreamRef);
 
 // On Blackwell.

@@ -4,9 +4,9 @@
 // flops   2 m n k
 // limit   tensor cores of Blackwell (sm_100a)
 // idea    two CTAs on neighbouring multiprocessors multiply 256 x 256 together: each loads half of both
-// blocks, and
-//         one thread of the pair issues tcgen05.mma. Sums lie in tensor memory, twice, so that three things
-//         overlap: TMA loads blocks, the tensor cores multiply one tile, and four warps store the tile before
+//         blocks, and one thread of the pair issues tcgen05.mma. Sums lie in tensor memory, twice, so that
+//         three things overlap: TMA loads blocks, the tensor cores multiply one tile, and four warps store
+//         the tile before
 #include <algorithm>
 
 #include "cuda/bf16_pack.cuh"

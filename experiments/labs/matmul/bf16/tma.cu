@@ -3,9 +3,9 @@
 // bytes   2 (m k + n k + m n) at least
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz; mma.sync alone reaches about two thirds of what wgmma
-// does idea    TMA copies: one thread asks for a block by its coordinates, the hardware computes addresses,
-// swizzles
-//         and fills in zeros outside. An mbarrier a stage counts the bytes
+//         does
+// idea    TMA copies: one thread asks for a block by its coordinates, the hardware computes addresses,
+//         swizzles and fills in zeros outside. An mbarrier a stage counts the bytes
 #include "cuda/check.h"
 #include "cuda/launch.cuh"
 #include "cuda/tensor_map.h"

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       // TMA has read what this box held before; only the leader can know.
       if (leader) ptx::cp_async_bulk_wait_group_read<kBoxes - 1>();
       ptx::bar_sync(1 + warpgroup, 128);
-      kernels::write_box(ptx::shared_address(to), sums, box);
+      kernels::write_box<bf16>(ptx::shared_address(to), sums, box);
       ptx::fence_proxy_async();
       ptx::bar_sync(1 + warpgroup, 128);  // all of the box is written
       if (leader) {

@@ -4,8 +4,7 @@
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    a producer warp loads, two consumer warpgroups multiply. No barrier of all threads a block: a stage
-// has
-//         an mbarrier for "full" and one for "empty", and a warpgroup runs ahead of the other. setmaxnreg
+//         has an mbarrier for "full" and one for "empty", and a warpgroup runs ahead of the other. setmaxnreg
 //         gives the producer's registers to the consumers
 #include "cuda/check.h"
 #include "cuda/launch.cuh"

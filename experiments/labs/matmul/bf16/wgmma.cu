@@ -4,8 +4,7 @@
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    two warpgroups multiply, 64 x 128 elements each: the tensor cores read both operands from shared
-// memory,
-//         so that no thread loads fragments
+//         memory, so that no thread loads fragments
 #include "cuda/check.h"
 #include "cuda/launch.cuh"
 #include "cuda/tensor_map.h"

@@ -4,8 +4,7 @@
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    a tile of 128 x 256: a warpgroup multiplies 64 x 256, the widest wgmma there is. For each block of
-// k the CTA
-//         loads 48 KiB for 128 x 256 sums, where two tiles of 128 x 128 load 64
+//         k the CTA loads 48 KiB for 128 x 256 sums, where two tiles of 128 x 128 load 64
 #include "cuda/check.h"
 #include "cuda/launch.cuh"
 #include "cuda/tensor_map.h"

@@ -4,6 +4,8 @@
 
 #include "experiments/labs/matmul/bf16/rungs.h"
 #include "experiments/labs/matmul/cublaslt.h"
+#include "experiments/labs/matmul/cutlass.h"
+#include "experiments/labs/matmul/tail/schedules.h"
 
 namespace fathom::lab::matmul {
 namespace {
@@ -20,12 +22,25 @@ const Experiment<Gemm> ragged{
             {.id         = "cublaslt",
              .idea       = "cublasLtMatmul, the algorithm that its heuristic puts first",
              .prediction = predict::share(0.6),
-             .prepare    = prepared_on_gpu(cublaslt)},
+             .prepare    = prepared_on_gpu<Gemm>(cublaslt)},
             {.id         = "cublaslt_fastest",
              .idea       = "the fastest of all the algorithms that it offers, found by trial",
              .prediction = predict::ratio(1.05),
              .kind       = Kind::library,
-             .prepare    = prepared_on_gpu(cublaslt_fastest)},
+             .prepare    = prepared_on_gpu<Gemm>(cublaslt_fastest)},
+            {.id         = "cutlass",
+             .techniques = {"vendor_templates"},
+             .idea       = "CUTLASS: 128 x 256 x 64, clusters of two, cooperative, persistent",
+             .prediction = predict::ratio(0.95),
+             .kind       = Kind::library,
+             .prepare    = prepared_on_gpu(cutlass),
+             .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma}},
+            {.id         = "stream_k",
+             .launch     = on_gpu(stream_k),
+             .techniques = {"stream_k"},
+             .idea       = "an equal share of all blocks of k for each multiprocessor",
+             .prediction = predict::ratio(0.95),
+             .needs      = {machine::Feature::wgmma, machine::Feature::tma}},
             {.id         = "cluster",
              .launch     = on_gpu(cluster),
              .idea       = "the op gemm_bf16",

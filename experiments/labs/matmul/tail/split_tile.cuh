@@ -1,0 +1,229 @@
+// A persistent product whose tiles may be split along k among CTAs. What a CTA does, and in which order, is
+// its schedule: data_parallel.cu, split_k.cu, stream_k.cu.
+//
+// The part of a tile that begins at k = 0 belongs to the tile's owner. The CTA of any other part writes its
+// sums, in fp32, to a slot of scratch memory and sets a flag; the owner adds the slots in a fixed order, so
+// that a product has the same bits in every run, and stores the tile.
+//
+// The rest is the rung ping_pong of labs/matmul:bf16: a producer warp, and two consumer warpgroups that take
+// the CTA's parts in turn. While one writes, adds or stores sums, the other multiplies.
+#pragma once
+
+#include <cuda.h>
+
+#include "cuda/check.h"
+#include "cuda/launch.cuh"
+#include "cuda/multiprocessors.h"
+#include "cuda/tensor_map.h"
+#include "experiments/labs/matmul/bf16/wgmma_tile.cuh"
+#include "experiments/labs/matmul/gemm.h"
+#include "kernels/gemm/pipeline_state.cuh"
+#include "kernels/gemm/store_box.cuh"
+#include "kernels/gemm/tile_order.cuh"
+
+namespace fathom::lab::matmul {
+
+// Blocks [begin, end) of k of a tile.
+struct Part {
+  int tile, begin, end;
+  int slot = 0;  // where its sums go, if it does not begin at 0
+  // Of the owner: how many other parts the tile has, the slot of the first, and from one to the next.
+  int others = 0, first_slot = 0, slot_step = 0;
+};
+
+inline constexpr int kTileM = 128, kTileN = 128, kHalves = kTileM / 64;  // 64 rows are a wgmma
+inline constexpr int kConsumers = 2, kThreads = 128 * (kConsumers + 1);
+inline constexpr int kABytes = kTileM * kDepth * 2, kStageBytes = kABytes + kTileN * kDepth * 2;
+inline constexpr int kStages = 6, kBoxBytes = 64 * 64 * 2, kBoxes = 2;  // boxes of a warpgroup, used in turn
+inline constexpr int kSharedBytes = kStages * kStageBytes + kConsumers * kBoxes * kBoxBytes;
+inline constexpr int kTurn        = 1 + kConsumers;  // named barriers: a warpgroup's turn at the tensor cores
+inline constexpr int kSlotBytes = kTileM * kTileN * 4, kMostSlots = 512;
+
+// Whether a slot is written. Set by the CTA that writes it and cleared by the one that waits for it, so that
+// every launch finds and leaves zeros. (One launch at a time: they share slots.)
+static __device__ uint32_t arrived[kMostSlots];
+
+using Sums = float[kHalves][kTileN / 2];
+
+// The slot's layout is that of the registers: thread t of the warpgroup has the sums 4 j .. 4 j + 3 of its
+// 128 at j * 128 + t.
+__device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums, int barrier) {
+  float4* const to = slot + threadIdx.x % 128;
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+    for (int j = 0; j < kTileN / 8; ++j) {
+      const float* const v = &sums[half][4 * j];
+      __stcg(&to[(half * kTileN / 8 + j) * 128], float4{v[0], v[1], v[2], v[3]});
+    }
+  ptx::bar_sync(barrier, 128);  // all of the slot is written
+  if (threadIdx.x % 128 == 0) {
+    __threadfence();  // what the barrier has shown this thread is visible before the flag is
+    *static_cast<volatile uint32_t*>(flag) = 1;
+  }
+}
+
+// What it waits for needs nothing of this CTA, was begun earlier (the schedules see to it), and its CTA has a
+// multiprocessor (launch_split_tiles): the wait ends.
+__device__ inline void add_slot(const float4* slot, uint32_t* flag, Sums& sums, int barrier) {
+  if (threadIdx.x % 128 == 0) {
+    while (*static_cast<volatile uint32_t*>(flag) == 0) __nanosleep(32);
+    __threadfence();
+    *flag = 0;
+  }
+  ptx::bar_sync(barrier, 128);  // the leader has seen the flag
+  const float4* const from = slot + threadIdx.x % 128;
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    float4 part[kTileN / 8];  // all loads of a half are in flight together
+#pragma unroll
+    for (int j = 0; j < kTileN / 8; ++j) part[j] = __ldcg(&from[(half * kTileN / 8 + j) * 128]);
+#pragma unroll
+    for (int j = 0; j < kTileN / 8; ++j) {
+      float* const sum = &sums[half][4 * j];
+      sum[0] += part[j].x, sum[1] += part[j].y, sum[2] += part[j].z, sum[3] += part[j].w;
+    }
+  }
+}
+
+// Nanoseconds on a clock that all multiprocessors share; it starts again after 18 minutes.
+__device__ inline double now_ns() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return static_cast<double>(now & ((uint64_t{1} << 40) - 1));
+}
+
+// `times`: when each CTA began and ended, for the experiment's metrics.
+template <class Schedule>
+__global__ void __launch_bounds__(kThreads, 1)
+    split_tile_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                      const __grid_constant__ CUtensorMap out, kernels::TileOrder order, Schedule schedule,
+                      float4* slots, double* times) {
+  extern __shared__ __align__(1024) uint8_t stages[];
+  __shared__ uint64_t full[kStages], empty[kStages];
+  if (threadIdx.x == 0) {
+    times[2 * blockIdx.x] = now_ns();
+    for (uint64_t& barrier : full) ptx::mbarrier_init(&barrier, 1);
+    for (uint64_t& barrier : empty) ptx::mbarrier_init(&barrier, 1);  // one warpgroup reads a stage
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();  // the barriers are there before any thread waits for one
+
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (warpgroup == kConsumers) {
+    ptx::setmaxnreg_dec<40>();
+    if (threadIdx.x != kConsumers * 128) return;
+    kernels::PipelineState<kStages> state;
+    for (int i = 0; i < schedule.count(); ++i) {
+      const Part part = schedule.part(i);
+      const int row = order.row(part.tile) * kTileM, column = order.column(part.tile) * kTileN;
+      for (int block = part.begin; block < part.end; ++block, state.next()) {
+        uint8_t* const to    = stages + state.stage * kStageBytes;
+        uint64_t* const done = &full[state.stage];
+        ptx::mbarrier_wait(&empty[state.stage], state.parity ^ 1);
+        ptx::mbarrier_arrive_expect_tx(done, kStageBytes);
+        ptx::cp_async_bulk_tensor_load(to, &a, row, block * kDepth, done);
+        ptx::cp_async_bulk_tensor_load(to + kABytes, &b, column, block * kDepth, done);
+      }
+    }
+    return;
+  }
+
+  ptx::setmaxnreg_inc<232>();
+  const bool leader    = threadIdx.x % 128 == 0;
+  const int barrier    = 1 + warpgroup;  // of this warpgroup
+  const uint32_t at    = ptx::shared_address(stages);
+  const uint64_t of_a  = ptx::smem_descriptor_128b(at);
+  const uint64_t of_b  = ptx::smem_descriptor_128b(at + kABytes);
+  uint8_t* const boxes = stages + kStages * kStageBytes + warpgroup * kBoxes * kBoxBytes;
+  const auto slot      = [&](int s) { return slots + int64_t{s} * (kSlotBytes / 16); };
+  Sums sums;
+  const int parts = schedule.count();
+  int first_block = 0;  // of a part, among all blocks of this CTA: they take the stages one after another
+  for (int i = 0; i < parts; ++i) {
+    const Part part = schedule.part(i);
+    const int begin = first_block, end = begin + part.end - part.begin;
+    first_block = end;
+    if (i % kConsumers != warpgroup) continue;
+    // Its turn: the other has started all products of the part before, and waits for the last of them.
+    if (i > 0) ptx::bar_sync(kTurn + warpgroup, kConsumers * 128);
+    int before = -1;  // the stage whose products are in flight
+    for (int block = begin; block < end; ++block) {
+      ptx::mbarrier_wait(&full[block % kStages], block / kStages & 1);
+      const int stage = __shfl_sync(~0u, block % kStages, 0), offset = stage * kStageBytes;
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half)
+        start_products(ptx::advance_descriptor(of_a, offset + half * 64 * kDepth * 2),
+                       ptx::advance_descriptor(of_b, offset), sums[half], block > begin);
+      ptx::wgmma_wait_group<kHalves>();
+      if (leader && before >= 0) ptx::mbarrier_arrive(&empty[before]);
+      before = stage;
+    }
+    if (i + 1 < parts) ptx::bar_arrive(kTurn + (1 - warpgroup), kConsumers * 128);
+    ptx::wgmma_wait_group<0>();
+    if (leader) ptx::mbarrier_arrive(&empty[before]);
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) ptx::warpgroup_fence_operand(sums[half]);
+
+    if (part.begin > 0) {
+      contribute(slot(part.slot), &arrived[part.slot], sums, barrier);
+      continue;
+    }
+    for (int other = 0; other < part.others; ++other) {
+      const int s = part.first_slot + other * part.slot_step;
+      add_slot(slot(s), &arrived[s], sums, barrier);
+    }
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+      for (int box = 0; box < kTileN / 64; ++box) {
+        uint8_t* const to = boxes + box % kBoxes * kBoxBytes;
+        // TMA has read what this box held before; only the leader can know.
+        if (leader) ptx::cp_async_bulk_wait_group_read<kBoxes - 1>();
+        ptx::bar_sync(barrier, 128);
+        kernels::write_box<bf16>(ptx::shared_address(to), sums[half], box);
+        ptx::fence_proxy_async();
+        ptx::bar_sync(barrier, 128);  // all of the box is written
+        if (leader) {
+          ptx::cp_async_bulk_tensor_store(&out, order.row(part.tile) * kTileM + half * 64,
+                                          order.column(part.tile) * kTileN + box * 64, to);
+          ptx::cp_async_bulk_commit_group();
+        }
+      }
+  }
+  // Shared memory must outlive the copies that read it.
+  if (leader) ptx::cp_async_bulk_wait_group_read<0>();
+  // Both warpgroups have ended.
+  ptx::bar_sync(kTurn + kConsumers, kConsumers * 128);
+  if (threadIdx.x == 0) times[2 * blockIdx.x + 1] = now_ns();
+}
+
+// What a launcher needs to make its schedule.
+struct Tiles {
+  kernels::TileOrder order;
+  int count, blocks;  // tiles of out; blocks of k
+
+  explicit Tiles(const Gemm& p)
+      : order{static_cast<int>(blocks_for(p.m, kTileM)), static_cast<int>(blocks_for(p.n, kTileN)), 16},
+        count(order.count()),
+        blocks(static_cast<int>(blocks_for(p.k, kDepth))) {}
+};
+
+// At most as many CTAs as multiprocessors: one fits on each, and those that wait for others must not keep
+// them away.
+template <class Schedule>
+void launch_split_tiles(const Gemm& p, const Tiles& tiles, int ctas, const Schedule& schedule, int slots,
+                        StreamRef stream) {
+  FATHOM_EXPECT(ctas <= multiprocessors() && 2 * ctas <= p.times.size() && slots <= kMostSlots &&
+                    int64_t{slots} * kSlotBytes <= p.scratch.bytes(),
+                "the partial tiles of this product do not fit in the scratch memory (fewer columns)");
+  allow_shared_memory_once<split_tile_kernel<Schedule>>(kSharedBytes);
+  split_tile_kernel<Schedule><<<ctas, kThreads, kSharedBytes, stream>>>(
+      tensor_map(p.a.data(), DType::bf16, p.m, p.k, 2 * p.k, kTileM, kDepth, Swizzle::bytes_128),
+      tensor_map(p.b.data(), DType::bf16, p.n, p.k, 2 * p.k, kTileN, kDepth, Swizzle::bytes_128),
+      tensor_map(p.out.data(), DType::bf16, p.m, p.n, 2 * p.n, 64, 64, Swizzle::bytes_128), tiles.order,
+      schedule, reinterpret_cast<float4*>(p.scratch.data()), p.times.data());
+  FATHOM_LAUNCHED();
+}
+
+}  // namespace fathom::lab::matmul

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Compiles chapter 10's listings and checks what the chapter says that g++ makes of them.
+
+usage: book_listings_test.py [--write]     (--write makes the tables and the code that the chapter includes)
+Exit code 77 (a skip for CTest) where g++ is missing, is another version than the tables name, or the machine is no x86-64.
+"""
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "book/listings/ch10"
+FLAGS = ["-std=c++20", "-O3", "-march=x86-64-v3"]  # as the lab's experiments
+ANY_ORDER = ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"]  # what -fassociative-math asks for
+
+IDENTITIES = [("factor", "`a * c + b * c`", "`(a + b) * c`"), ("regroup", "`(x + 1) + 2`", "`x + 3`"),
+              ("cube", "`x*x*x + 3*x*x + 3*x + 1`", "`(x+1)*(x+1)*(x+1)`"),
+              ("cancel", "`x + y - y`", "`x`"), ("negate", "`-(x - y)`", "`y - x`"), ("zero", "`0 * x`", "`0`"),
+              ("same", "`x == x`", "`true`"), ("plus_zero", "`x + 0`", "`x`"), ("minus_zero", "`x - 0`", "`x`"),
+              ("twice", "`2 * x`", "`x + x`"), ("there_and_back", "`x * 2 / 2`", "`x`"), ("larger", "`x + 1 > x`", "`true`")]
+LOOPS = [("sum_of_ints", "`sum += a[i]`, integers"), ("sum_of_floats", "`sum += a[i]`, floats"),
+         ("sum_in_any_order", "the same, after `omp simd reduction`"),
+         ("largest_int", "`top = a[i] > top ? a[i] : top`, integers"), ("largest_float", "the same, floats"),
+         ("add_offset", "`out[i] = x[i] + *offset`"), ("add_offset_promised", "the same, with `__restrict__`"),
+         ("fill_floats", "`out[i] = 1` for `i < *n`, floats"), ("fill_ints", "the same, integers"),
+         ("double_from_int", "`a[from + i] *= 2`, `int` index"), ("double_from_unsigned", "the same, `unsigned` index"),
+         ("one_before", "`a[i] = a[i - 1] + b[i]`"), ("one_after", "`a[i] = a[i + 1] + b[i]`"),
+         ("eight_before", "`a[i] = a[i - 8] + b[i]`")]
+NESTS = [("product_of_ints", [], "product, integers", "$(0,0,1)$"), ("product_of_floats", [], "product, floats", "$(0,0,1)$"),
+         ("product_of_floats", ANY_ORDER, "the same, sums in any order allowed", "$(0,0,1)$"),
+         ("from_above", [], "`c[i][j] = c[i - 1][j] + 1`", "$(0,1)$"),
+         ("from_above_left", [], "`c[i][j] = c[i - 1][j - 1] + 1`", "$(1,1)$"),
+         ("from_above_right", [], "`c[i][j] = c[i - 1][j + 1] + 1`", "$(1,-1)$")]
+
+
+def version():
+    return subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def compiled(name, *flags):
+    """The instructions of each function of a listing, and the lines of g++'s report by function."""
+    source = FOLDER / f"{name}.cpp"
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "code.s"
+        run = subprocess.run(["g++", "-S", "-fno-asynchronous-unwind-tables", "-fopenmp-simd", "-fopt-info-optimized", *flags,
+                              str(source), "-o", str(out)], capture_output=True, text=True, check=True)
+        text = out.read_text()
+    code, function = {}, None
+    for line in text.splitlines():
+        if label := re.match(r"_Z(\d+)(\w+):", line):
+            function = label[2][: int(label[1])]
+            code[function] = []
+        elif function and (instruction := re.match(r"\t([a-z]\w*)(?:\s+(.*))?$", line)):
+            code[function].append((instruction[1], instruction[2] or ""))
+    starts = {i: match[1] for i, line in enumerate(source.read_text().splitlines(), 1)
+              if (match := re.match(r"\w+ (\w+)\(", line))}
+    report = {function: [] for function in starts.values()}
+    for line, message in re.findall(r"\.cpp:(\d+):\d+: optimized: *(.*)", run.stderr):
+        report[starts[max(start for start in starts if start <= int(line))]].append(message)
+    return code, report
+
+
+def names(instructions):
+    return sorted(name for name, _ in instructions)
+
+
+def divides(instructions):
+    return any("div" in name for name, _ in instructions)
+
+
+def adds_in_vectors(instructions):
+    """Whether a whole vector of eight is added, compared for a maximum, or stored."""
+    return any(re.match(r"v(addps|paddd|pmaxsd|maxps|movups|movaps)$", name) and "%ymm" in operands
+               and (not name.startswith("vmov") or operands.endswith(")")) for name, operands in instructions)
+
+
+def identities():
+    types = ("unsigned", "int", "float")
+    code = {t: compiled("identities", *FLAGS, f"-DT={t}")[0] for t in types}
+    rows = []
+    for name, before, after in IDENTITIES:
+        rows.append([before, after, *("yes" if names(code[t][name]) == names(code[t][name + "_as"]) else "no" for t in types)])
+    for name, before in (("eighth", "`x / 8`"), ("tenth", "`x / 10`")):
+        rows.append([before, "no division", *("no" if divides(code[t][name]) else "yes" for t in types)])
+    return table(["written", "made into", "`unsigned`", "`int`", "`float`"], rows)
+
+
+def loops():
+    code, report = compiled("loops", *FLAGS)
+    rows = []
+    for name, text in LOOPS:
+        vectors = any("loop vectorized" in line for line in report[name]) and adds_in_vectors(code[name])
+        tested = any("possible aliasing" in line for line in report[name])
+        rows.append([text, "yes, behind a test for overlap" if vectors and tested else "yes" if vectors else "no"])
+    return table(["loop", "eight at a time"], rows)
+
+
+def nests():
+    rows = []
+    for name, flags, text, distance in NESTS:
+        swapped = any("interchanged" in line for line in compiled("nests", *FLAGS, *flags)[1][name])
+        rows.append([text, distance, "yes" if swapped else "no"])
+    return table(["nest", "distance", "turned around"], rows)
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines) + f"\n\ng++ {version()} with `{' '.join(FLAGS[1:])}`, read from its code.\n"
+
+
+def divisions():
+    lines = [f"# g++ {version()} with {' '.join(FLAGS[1:])}"]
+    for name, of in (("tenth", "unsigned"), ("eighth", "float"), ("tenth", "float")):
+        code = compiled("identities", *FLAGS, f"-DT={of}")[0][name]
+        lines += [f"{name}({of}):", *(f"  {name:<7} {operands}".rstrip() for name, operands in code)]
+    return "\n".join(lines) + "\n"
+
+
+MADE = {"identities.txt": identities, "loops.txt": loops, "nests.txt": nests, "divisions.s": divisions}
+
+
+class Listings(unittest.TestCase):
+    def test_what_the_page_includes(self):
+        for name, make in MADE.items():
+            self.assertEqual((FOLDER / name).read_text(), make(), f"{name}: tests/book_listings_test.py --write")
+
+    def test_products_and_sums_become_an_fma_unasked(self):
+        self.assertTrue(any(name.startswith("vfmadd") for name, _ in compiled("identities", *FLAGS, "-DT=float")[0]["multiply_add"]))
+        kept = compiled("identities", *FLAGS, "-DT=float", "-ffp-contract=off")[0]["multiply_add"]
+        self.assertEqual(names(kept), ["ret", "vaddss", "vmulss"])
+
+    def test_the_report_calls_the_sum_in_order_vectorized(self):
+        code, report = compiled("loops", *FLAGS)
+        self.assertTrue(any("loop vectorized" in line for line in report["sum_of_floats"]))
+        self.assertFalse(adds_in_vectors(code["sum_of_floats"]))
+        self.assertIn("vaddss", names(code["sum_of_floats"]))
+
+    def test_the_flag_that_allows_any_order_gives_vectors(self):
+        code, _ = compiled("loops", *FLAGS, *ANY_ORDER)
+        self.assertTrue(adds_in_vectors(code["sum_of_floats"]))
+        self.assertFalse(adds_in_vectors(compiled("loops", *FLAGS, "-fno-trapping-math")[0]["sum_of_floats"]))
+
+    def test_with_o2_only_the_pragma_gives_vectors(self):
+        report = compiled("loops", "-std=c++20", "-O2", "-march=x86-64-v3")[1]
+        self.assertEqual([name for name in report if any("vectorized" in line for line in report[name])], ["sum_in_any_order"])
+
+    def test_a_benchmark_without_a_result_is_empty(self):
+        code = compiled("traps", *FLAGS)[0]
+        self.assertEqual(names(code["benchmark"]), ["ret"])
+        self.assertEqual(names(code["would_overflow"]), ["ret", "xorl"])
+
+    def test_one_library_with_fast_math_flushes_for_all(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "library.cpp").write_text("int library() { return 0; }\n")
+
+            def half(*flags):
+                for command in (["-shared", "-fPIC", *flags, "library.cpp", "-o", "library.so"],
+                                [FOLDER / "subnormal.cpp", "./library.so", "-o", "program"]):
+                    subprocess.run(["g++", "-O2", *command], cwd=folder, check=True)
+                return subprocess.run(["./program"], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+            self.assertEqual((half(), half("-ffast-math")), ("1e-38", "0"))
+
+
+if __name__ == "__main__":
+    if not shutil.which("g++") or platform.machine() != "x86_64":
+        print("skipped: needs g++ on an x86-64")
+        sys.exit(77)
+    if "--write" in sys.argv:
+        for file, make_file in MADE.items():
+            (FOLDER / file).write_text(make_file())
+        sys.exit(0)
+    named = {re.search(r"g\+\+ ([\d.]+)", (FOLDER / file).read_text())[1] for file in MADE}
+    if named != {version()}:
+        print(f"skipped: the page speaks of g++ {', '.join(sorted(named))}, and this is {version()}")
+        sys.exit(77)
+    unittest.main()

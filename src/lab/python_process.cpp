@@ -69,13 +69,17 @@ nlohmann::json json_of(const PythonArgument& argument, const Arena& arena) {
           {"extents", argument.extents}, {"written", argument.written}};
 }
 
-// Of a process that has closed its socket, or is about to end.
+// Of a process that has closed its socket. stop() collects it.
 std::string how_it_ended(pid_t pid) {
-  int status = 0;
-  for (int i = 0; i < 100 && waitpid(pid, &status, WNOHANG) == 0; ++i) usleep(10'000);
-  if (WIFSIGNALED(status))
-    return fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  siginfo_t info{};
+  for (int i = 0; i < 100 && info.si_pid == 0; ++i) {
+    (void)waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid == 0) usleep(10'000);
+  }
+  if (info.si_pid == 0) return "closed its answers";
+  return info.si_code == CLD_EXITED
+             ? fmt::format("ended with exit code {}", info.si_status)
+             : fmt::format("ended by signal {} ({})", info.si_status, strsignal(info.si_status));
 }
 
 }  // namespace
@@ -99,6 +103,7 @@ void PythonProcess::found_in(const std::string& folder) {
 const std::set<pid_t>& PythonProcess::running() { return processes(); }
 
 void PythonProcess::start() {
+  stop();
   const size_t page = sizeof(Flags);
   flags_fd_         = FATHOM_SYSTEM(memfd_create("fathom_flags", MFD_CLOEXEC));
   log_              = FATHOM_SYSTEM(memfd_create("fathom_python_log", MFD_CLOEXEC));
@@ -277,8 +282,10 @@ PythonProcess::Ran PythonProcess::run(const std::vector<const void*>& sets, bool
     while (flags_->done != ticket) {
       const double elapsed = seconds_now() - begin;
       if (elapsed > longest_s) time_out(longest_s);
-      // Then it sleeps until the answer, which follows the flag: on a busy host, who spins is not woken.
-      if (elapsed > kLongestSpinS && poll(&ready, 1, 100) > 0) break;
+      if (elapsed < kLongestSpinS) continue;
+      // The answer follows the flag, or says what failed. Where no GPU raises the flag this thread sleeps
+      // until then: it may need the CPU that it would spin on.
+      if (poll(&ready, 1, on_gpu_ ? 0 : 100) > 0) break;
     }
     ran.seen_ns = (seconds_now() - begin) * 1e9;
   }

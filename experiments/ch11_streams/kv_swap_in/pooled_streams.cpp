@@ -2,8 +2,8 @@
 //
 // link    16 KiB a page
 // limit   the link. H200: PCIe, some 55 GB/s; 1536 pages, 32 requests, are 25 MB, 0.46 ms
-// idea    four streams that stay, and pages in page-locked memory: the host only submits. A copy engine
-//         takes one copy at a time, so it is the number of copies that costs
+// idea    four streams that stay, and pages in page-locked memory: the host only submits. The number of
+//         copies costs all the same: a call takes the host 2.7 us, the link 0.3 us
 #include <memory>
 
 #include "experiments/ch11_streams/side_streams.h"

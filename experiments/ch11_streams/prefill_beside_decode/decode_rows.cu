@@ -3,7 +3,9 @@
 // bytes   2 R K, once; v comes from L1
 // flops   2 R K
 // limit   DRAM bandwidth. H200: 32768 rows of 4096 are 268 MB, 60 us at 4.5 TB/s
-// idea    a warp for a row, with four 16-byte loads in flight in each lane
+// idea    a warp for a row, unrolled four times. That was to give a lane four 16-byte loads in flight, but
+//         the compiler has it wait for each load before it asks for the next but one. With 64 warps a
+//         multiprocessor that is enough, with 32 (confined_decode) it is not
 #include <cuda_bf16.h>
 
 #include <algorithm>

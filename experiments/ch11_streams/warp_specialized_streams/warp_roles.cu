@@ -4,8 +4,8 @@
 // flops   3 a number
 // limit   DRAM bandwidth. H200: 16 batches of 128 rows of 16384 are 268 MB, 67 us at 3.98 TB/s. A batch
 //         alone is 32 CTAs, a quarter of the GPU
-// idea    roles for the warps, still in one stream: inside a CTA loading, computing and storing overlap
-//         better
+// idea    roles for the warps, still in one stream: inside a CTA loading, computing and storing wait for
+//         no warp that has no part in them. Measured, that gains nothing: two_pipelines.cuh overlaps them too
 #include "warp_roles.cuh"
 
 namespace fathom::lab::warp_specialized_streams {

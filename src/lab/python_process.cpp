@@ -36,6 +36,7 @@ namespace {
 
 constexpr double kStartS       = 90;  // to import, and for the first call on a shape to compile and tune
 constexpr double kLongestHoldS = 2;   // the calls of a sample are enqueued by then
+constexpr int kFlagsFd         = 3;   // as in python_runner.py
 constexpr double kLongestSpinS = 1e-3;
 constexpr double kShareAllowed = 0.05, kNsAllowed = 10e3;
 
@@ -55,9 +56,6 @@ std::set<pid_t>& processes() {
   static auto& all = *new std::set<pid_t>;  // outlives every process object
   return all;
 }
-
-// A file of memory that another process opens by its path.
-std::string path_of(int fd) { return fmt::format("/proc/{}/fd/{}", getpid(), fd); }
 
 nlohmann::json json_of(const PythonArgument& argument, const Arena& arena) {
   if (!argument.text.empty()) return {{"name", argument.name}, {"value", argument.text}};
@@ -123,7 +121,8 @@ void PythonProcess::start() {
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, log_, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  posix_spawn_file_actions_adddup2(&actions, flags_fd_, kFlagsFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kFlagsFd + 1);
   const std::string runner(python_source("src/lab/python_runner.py")), parent = std::to_string(getpid());
   char* const argv[] = {const_cast<char*>("python3"), const_cast<char*>("-c"),
                         const_cast<char*>(runner.c_str()), const_cast<char*>(parent.c_str()), nullptr};
@@ -142,8 +141,7 @@ void PythonProcess::start() {
   send({{"do", "start"},
         {"script", script_.substr(script_.rfind('/') + 1)},
         {"text", text},
-        {"backend", on_gpu_ ? "cuda" : "cpu"},
-        {"flags", path_of(flags_fd_)}});
+        {"backend", on_gpu_ ? "cuda" : "cpu"}});
   answer(kStartS);
 }
 

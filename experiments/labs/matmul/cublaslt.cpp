@@ -6,8 +6,10 @@
 #include "experiments/labs/matmul/cublaslt.h"
 
 #include <memory>
+#include <string>
 #include <type_traits>
 
+#include "core/expect.h"
 #include "cuda/cublas.h"
 #include "cuda/cublaslt_matmul.h"
 #include "lab/problem.h"
@@ -54,8 +56,10 @@ Call<GemmTf32> cublaslt(const GemmTf32& p, StreamRef stream) { return call_of(p,
 Call<GemmTf32> cublaslt_fastest(const GemmTf32& p, StreamRef stream) { return call_of(p, stream, true); }
 Call<GemmFp8> cublaslt(const GemmFp8& p, StreamRef stream) { return call_of(p, stream, false); }
 Call<GemmFp8> cublaslt_fastest(const GemmFp8& p, StreamRef stream) { return call_of(p, stream, true); }
-Call<GemmFp8> cublaslt_block_scales(const GemmFp8& p, StreamRef stream) {
+Call<GemmFp8> cublaslt_block_scales(const GemmFp8& p, StreamRef stream) try {
   return call_of(p, stream, true, true);
+} catch (const SystemError& error) {  // a cuBLASLt without them, or a shape that it does not take
+  throw Unavailable("needs_library", std::string("cuBLASLt with scales of blocks: ") + error.what());
 }
 
 }  // namespace fathom::lab::matmul

@@ -26,6 +26,7 @@ struct GemmFp8 {
 };
 
 FATHOM_CUDA_LAUNCHER void fp8_per_tensor(const GemmFp8&, StreamRef);
+FATHOM_CUDA_LAUNCHER void fp8_two_parts(const GemmFp8&, StreamRef);
 FATHOM_CUDA_LAUNCHER void fp8_block_scales(const GemmFp8&, StreamRef);
 
 }  // namespace fathom::lab::matmul

@@ -36,15 +36,22 @@ __device__ inline void load_four(float (&four)[4], const uint8_t* from) {
   four[0] = v.x, four[1] = v.y, four[2] = v.z, four[3] = v.w;
 }
 
-// Adds four of k: rows kFirst .. kLast of x times a column's y. Neighbouring instructions belong to different
-// sums, and share a factor.
-template <int kFirst = 0, int kLast = 8, int kColumns>
-__device__ inline void add_column(float (&sums)[8][kColumns], int column, const float (&x)[8][4],
-                                  const float (&y)[4]) {
+// Adds four of k. `a` and `b`: the pieces of this thread's first row of each tile.
+template <int kColumns>
+__device__ inline void multiply_piece(const uint8_t* a, const uint8_t* b, float (&sums)[8][kColumns]) {
+  float x[8][4];
 #pragma unroll
-  for (int l = 0; l < 4; ++l)
+  for (int u = 0; u < 8; ++u) load_four(x[u], a + u * 8 * kRowBytes);
 #pragma unroll
-    for (int u = kFirst; u < kLast; ++u) sums[u][column] = fmaf(x[u][l], y[l], sums[u][column]);
+  for (int v = 0; v < kColumns; ++v) {
+    float y[4];
+    load_four(y, b + v * 8 * kRowBytes);
+    // Neighbouring multiply-adds share y[l], and belong to different sums.
+#pragma unroll
+    for (int l = 0; l < 4; ++l)
+#pragma unroll
+      for (int u = 0; u < 8; ++u) sums[u][v] = fmaf(x[u][l], y[l], sums[u][v]);
+  }
 }
 
 template <int kColumns>

@@ -46,19 +46,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (threadIdx.x == 0 && block + kStages - 1 < blocks) copy(block + kStages - 1);
     const uint8_t* const tile = stages + block % kStages * kStageBytes;
 #pragma unroll 1  // a loop that the instruction caches hold
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const uint8_t* const of_a = piece_of(tile, at.row, piece);
-      const uint8_t* const of_b = piece_of(tile + kABytes, at.column, piece);
-      float x[8][4];
-#pragma unroll
-      for (int u = 0; u < 8; ++u) load_four(x[u], of_a + u * 8 * kRowBytes);
-#pragma unroll
-      for (int v = 0; v < kColumns; ++v) {
-        float y[4];
-        load_four(y, of_b + v * 8 * kRowBytes);
-        add_column(sums, v, x, y);
-      }
-    }
+    for (int piece = 0; piece < kPieces; ++piece)
+      multiply_piece(piece_of(tile, at.row, piece), piece_of(tile + kABytes, at.column, piece), sums);
   }
   store_sums(out, m, n, row + at.row, column + at.column, sums);
 }

@@ -44,52 +44,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();  // the barriers are there before any thread waits for one
 
   const ThreadTile at(kColumns);
-  const auto of_a = [&](int step) {
-    return piece_of(stages + step / kPieces % kStages * kStageBytes, at.row, step % kPieces);
-  };
-  const auto of_b = [&](int step) {
-    return piece_of(stages + step / kPieces % kStages * kStageBytes + kABytes, at.column, step % kPieces);
-  };
-  float sums[8][kColumns] = {}, x[8][4], y[4];
-  ptx::mbarrier_wait(&full[0], 0);
-#pragma unroll
-  for (int u = 0; u < 8; ++u) load_four(x[u], of_a(0) + u * 8 * kRowBytes);
-  load_four(y, of_b(0));
+  float sums[8][kColumns] = {};
+  for (int block = 0; block < blocks; ++block) {
+    const int stage = block % kStages;
+    if (threadIdx.x == 0 && block + kAhead < blocks) copy(block + kAhead);
+    __syncwarp();
+    ptx::mbarrier_wait(&full[stage], block / kStages & 1);
+    const uint8_t* const tile = stages + stage * kStageBytes;
 #pragma unroll 1  // a loop that the instruction caches hold
-  for (int step = 0; step < kPieces * blocks; ++step) {
-    const int block = step / kPieces;
-    if (step % kPieces == 0) {
-      if (threadIdx.x == 0 && block + kAhead < blocks) copy(block + kAhead);
-      __syncwarp();
-    }
-    const uint8_t* const from_b = of_b(step);
-#pragma unroll
-    for (int v = 0; v < kColumns - 1; ++v) {
-      float next[4];
-      load_four(next, from_b + (v + 1) * 8 * kRowBytes);
-      add_column(sums, v, x, y);
-#pragma unroll
-      for (int l = 0; l < 4; ++l) y[l] = next[l];
-    }
-    // In the last column each row of x is used for the last time: that of the next step takes its place.
-    const bool block_ends = step % kPieces == kPieces - 1, more = step + 1 < kPieces * blocks;
-    if (block_ends && more) ptx::mbarrier_wait(&full[(block + 1) % kStages], (block + 1) / kStages & 1);
-    const int next_step         = more ? step + 1 : step;
-    const uint8_t* const from_a = of_a(next_step);
-    float next[4];
-    load_four(next, of_b(next_step));
-    add_column<0, 4>(sums, kColumns - 1, x, y);
-#pragma unroll
-    for (int u = 0; u < 4; ++u) load_four(x[u], from_a + u * 8 * kRowBytes);
-    add_column<4, 8>(sums, kColumns - 1, x, y);
-#pragma unroll
-    for (int u = 4; u < 8; ++u) load_four(x[u], from_a + u * 8 * kRowBytes);
-#pragma unroll
-    for (int l = 0; l < 4; ++l) y[l] = next[l];
-    if (block_ends) {
-      __syncwarp();  // all lanes have read the stage
-      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&empty[block % kStages]);
-    }
+    for (int piece = 0; piece < kPieces; ++piece)
+      multiply_piece(piece_of(tile, at.row, piece), piece_of(tile + kABytes, at.column, piece), sums);
+    __syncwarp();  // all lanes have read the stage
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&empty[stage]);
   }
   store_sums(out, m, n, row + at.row, column + at.column, sums);
 }

@@ -64,10 +64,10 @@ const Experiment<GemmFp8> fp8{
     .limit    = Limit::tensor_flops,
     // Timed with scales of 1, so that variants with one scale for a tensor compute the same. Times do not
     // depend on the scales' values.
-    .axes  = {{"size", {8192, 4096, 16384}}, {"own_scales", {0}}},
+    .axes  = {{"size", {8192, 4096}}, {"own_scales", {0}}},
     .quick = {{"size", {4096}}},
-    // Around a block of k (128), and tiles of 128 and 256.
-    .check_at = {{"size", {0, 16, 112, 128, 144, 256, 272, 528, 1040}}, {"own_scales", {0, 1}}},
+    // Around a block of k (128), and tiles of 128, 192 and 256; 656 is once around the ring of stages.
+    .check_at = {{"size", {0, 16, 112, 144, 272, 656}}, {"own_scales", {0, 1}}},
     .variants =
         {
             {.id         = "cublaslt",
@@ -90,15 +90,21 @@ const Experiment<GemmFp8> fp8{
              .launch     = on_gpu(fp8_per_tensor),
              .techniques = {"fp8"},
              .idea       = "the op gemm_fp8: one scale, sums stay in the tensor cores",
-             .prediction = predict::ratio(1),
+             .prediction = predict::ratio(0.93),
              .kind       = Kind::engine,
              .op         = "kernels/gemm/gemm_fp8.cu",
              .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma},
              .up_to      = {{"own_scales", 0}}},
+            {.id         = "two_parts",
+             .launch     = on_gpu(fp8_two_parts),
+             .techniques = {"fp8"},
+             .idea       = "scales of blocks: 128 x 256 a CTA, partial sums of half of it at a time",
+             .prediction = predict::ratio(0.82),
+             .needs      = {machine::Feature::wgmma, machine::Feature::clusters, machine::Feature::tma}},
             {.id         = "block_scales",
              .launch     = on_gpu(fp8_block_scales),
              .techniques = {"fp8"},
-             .idea       = "the op gemm_fp8_block_scaled: 128 of k at a time are scaled and added in fp32",
+             .idea       = "the op gemm_fp8_block_scaled: 128 x 192 a CTA, partial sums of all of it",
              .prediction = predict::ratio(0.9),
              .kind       = Kind::engine,
              .op         = "kernels/gemm/gemm_fp8.cu",

@@ -62,6 +62,19 @@ class Numbers(unittest.TestCase):
         with self.assertRaisesRegex(records.Unknown, "no ratio"):
             self.records.number(self.reference + " ratio")
 
+    def test_spread_rounds_and_control(self):
+        (machine, experiment), file = next((key, file) for key, file in self.records.files.items()
+                                           if any(p.get("aa") for e in file["experiments"] for p in e["points"]))
+        point = next(p for e in file["experiments"] if e["id"] == experiment for p in e["points"] if p.get("aa"))
+        at = "&".join(f"{k}={records.value_text(v)}" for k, v in point["at"].items())
+        reference = f"{machine}:{experiment}/{point['baseline']}?{at} "
+        time = next(v for v in point["variants"] if v["id"] == point["baseline"])["time_ns"]
+        self.assertAlmostEqual(self.records.number(reference + "p90"), time["p90"] * 1e-9)
+        self.assertEqual(self.records.number(reference + "control_hi"), point["aa"]["hi"])
+        self.assertEqual(self.records.text(reference + "rounds"), str(point["rounds"]))
+        self.assertEqual(self.records.text(reference + "time_interval"), " to ".join(
+            records.with_unit(time[end] * 1e-9, "time") for end in ("lo", "hi")))
+
     def test_arithmetic_and_nothing_else(self):
         self.assertEqual(self.records.calculate(f'num("{self.reference} time") / num("{self.reference} time") | .2f | times')[1],
                          "1.00\u202ftimes")

@@ -3,6 +3,7 @@ import html
 import importlib.util
 import json
 import re
+import textwrap
 import urllib.parse
 
 from docutils import nodes
@@ -293,8 +294,8 @@ class Listing(SphinxDirective):
         if begin is None:
             raise self.error(f"{self.arguments[0]} has no line with '{self.options['from']}'")
         end = next((i for i in range(begin, len(lines)) if self.options.get("until", "\0") in lines[i]), len(lines) - 1)
-        text = "\n".join(lines[begin : end + 1])
-        shown = nodes.literal_block(text, text, language="c++")
+        text = textwrap.dedent("\n".join(lines[begin : end + 1]))
+        shown = nodes.literal_block(text, text, language="json" if path.suffix == ".json" else "c++")
         source = nodes.paragraph("", f"{self.arguments[0]}, line {begin + 1}", classes=["listing-source"])
         return [shown, source]
 

@@ -89,12 +89,15 @@ class Records:
                           ["&".join(f"{k}={value_text(v)}" for k, v in p["at"].items()) for p in points])
         return kept
 
-    def variant(self, machine, experiment, variant, at):
+    def point(self, machine, experiment, at):
         points = self.points(machine, experiment, at)
         if len(points) > 1:
             raise Unknown(f"{experiment} on {machine} has {len(points)} points that match; say which, such as ?"
                           + "&".join(f"{k}={value_text(v)}" for k, v in points[0]["at"].items()))
-        variants = {v["id"]: v for v in points[0]["variants"]}
+        return points[0]
+
+    def variant(self, machine, experiment, variant, at):
+        variants = {v["id"]: v for v in self.point(machine, experiment, at)["variants"]}
         if variant not in variants:
             raise unknown(f"variant of {experiment}", variant, list(variants))
         found = variants[variant]
@@ -116,7 +119,10 @@ class Records:
     def number(self, reference):
         """A reference's value, in SI units (shares as fractions)."""
         machine, experiment, variant, at, field = self.parse(reference)
-        return value_of(self.variant(machine, experiment, variant, at), field)
+        found = self.variant(machine, experiment, variant, at)
+        if field in OF_A_POINT:
+            return OF_A_POINT[field](self.point(machine, experiment, at))
+        return value_of(found, field)
 
     def text(self, reference):
         machine, experiment, variant, at, field = self.parse(reference)
@@ -124,7 +130,11 @@ class Records:
         if field == "ratio_interval":
             ratio = found.get("ratio") or no_field(field)
             return f"{digits(ratio['lo'])} to {digits(ratio['hi'])}"
-        return with_unit(value_of(found, field), field)
+        if field == "time_interval":
+            return " to ".join(with_unit(found["time_ns"][end] * 1e-9, "time") for end in ("lo", "hi"))
+        if field == "rounds":
+            return str(self.number(reference))
+        return with_unit(self.number(reference), field)
 
     def calculate(self, expression):
         """`num("...") / num("...") | .2f | GB/s`: arithmetic on references, a format, and a unit."""
@@ -134,6 +144,14 @@ class Records:
         return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
 
 
+# What all variants of a point share; the control is the A/A control's interval.
+OF_A_POINT = {"rounds": lambda point: point["rounds"],
+              "control_lo": lambda point: (point.get("aa") or no_field("control_lo"))["lo"],
+              "control_hi": lambda point: (point.get("aa") or no_field("control_hi"))["hi"]}
+TIMES = {"time": "median", "min": "min", "p10": "p10", "p90": "p90"}
+RATIOS = {"ratio": "median", "ratio_lo": "lo", "ratio_hi": "hi"}
+
+
 def no_field(field):
     raise Unknown(f"this variant has no {field} (a baseline has no ratio, and some limits give no share)")
 
@@ -141,10 +159,10 @@ def no_field(field):
 def value_of(variant, field):
     time = variant["time_ns"]["median"] * 1e-9
     metrics = variant.get("metrics") or {}
-    if field == "time":
-        return time
-    if field == "ratio":
-        return (variant.get("ratio") or no_field(field))["median"]
+    if field in TIMES:
+        return variant["time_ns"][TIMES[field]] * 1e-9
+    if field in RATIOS:
+        return (variant.get("ratio") or no_field(field))[RATIOS[field]]
     if field == "share":
         share = variant.get("share_of_limit")
         return share if share is not None else no_field(field)
@@ -157,7 +175,8 @@ def value_of(variant, field):
         return variant["checked"]["max_error"]
     if field in metrics:
         return metrics[field]["value"]
-    raise unknown("field", field, ["time", "ratio", "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error", *metrics])
+    raise unknown("field", field, [*TIMES, "time_interval", *RATIOS, "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error",
+                                   *OF_A_POINT, *metrics])
 
 
 def digits(value):
@@ -172,7 +191,7 @@ def digits(value):
 
 
 def with_unit(value, field):
-    if field == "time":
+    if field in TIMES:
         for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
             if value >= 0.9995 * size or unit == "ns":
                 return f"{digits(value / size)}\u202f{unit}"

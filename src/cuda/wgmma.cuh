@@ -84,21 +84,26 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_NAMES_8 FATHOM_NAMES_4 ", %4, %5, %6, %7"
 #define FATHOM_NAMES_16 FATHOM_TEN() "%10, %11, %12, %13, %14, %15"
 #define FATHOM_NAMES_32 FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) "%30, %31"
+#define FATHOM_NAMES_56 \
+  FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) "%50, %51, %52, %53, %54, %55"
 #define FATHOM_NAMES_64 \
   FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) "%60, %61, %62, %63"
-#define FATHOM_NAMES_96                                                 \
-  FATHOM_TEN()                                                          \
-  FATHOM_TEN(1)                                                         \
-  FATHOM_TEN(2)                                                         \
-  FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) \
-      FATHOM_TEN(8) "%90, %91, %92, %93, %94, %95"
-#define FATHOM_NAMES_120                                                              \
-  FATHOM_TEN()                                                                        \
-  FATHOM_TEN(1)                                                                       \
-  FATHOM_TEN(2)                                                                       \
-  FATHOM_TEN(3)                                                                       \
-  FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) FATHOM_TEN(8) FATHOM_TEN(9) \
-      FATHOM_TEN(10) "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119"
+#define FATHOM_NAMES_96 \
+  FATHOM_TEN()          \
+  FATHOM_TEN(1)         \
+  FATHOM_TEN(2)         \
+  FATHOM_TEN(3)         \
+  FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7) FATHOM_TEN(8) "%90, %91, %92, %93, %94, %95"
+#define FATHOM_NAMES_120 \
+  FATHOM_TEN()           \
+  FATHOM_TEN(1)          \
+  FATHOM_TEN(2)          \
+  FATHOM_TEN(3)          \
+  FATHOM_TEN(4)          \
+  FATHOM_TEN(5)          \
+  FATHOM_TEN(6)          \
+  FATHOM_TEN(7)          \
+  FATHOM_TEN(8) FATHOM_TEN(9) FATHOM_TEN(10) "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119"
 #define FATHOM_NAMES_128 \
   FATHOM_TEN()           \
   FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) FATHOM_TEN(5) FATHOM_TEN(6) FATHOM_TEN(7)    \
@@ -108,6 +113,7 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_D_8(i) FATHOM_D_4(i), FATHOM_D_4(i + 4)
 #define FATHOM_D_16(i) FATHOM_D_8(i), FATHOM_D_8(i + 8)
 #define FATHOM_D_32(i) FATHOM_D_16(i), FATHOM_D_16(i + 16)
+#define FATHOM_D_56(i) FATHOM_D_32(i), FATHOM_D_16(i + 32), FATHOM_D_8(i + 48)
 #define FATHOM_D_64(i) FATHOM_D_32(i), FATHOM_D_32(i + 32)
 #define FATHOM_D_96(i) FATHOM_D_64(i), FATHOM_D_32(i + 64)
 #define FATHOM_D_120(i) FATHOM_D_64(i), FATHOM_D_32(i + 64), FATHOM_D_16(i + 96), FATHOM_D_8(i + 112)
@@ -145,7 +151,9 @@ FATHOM_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132, 133, 134)
                      : "l"(a), "l"(b), "r"(int{add}), "n"(static_cast<int>(kA)), "n"(static_cast<int>(kB))); \
   }
 FATHOM_WGMMA_SHARED(64, 32, 32, 33, 34, 35, 36)
+FATHOM_WGMMA_SHARED(112, 56, 56, 57, 58, 59, 60)
 FATHOM_WGMMA_SHARED(128, 64, 64, 65, 66, 67, 68)
+FATHOM_WGMMA_SHARED(192, 96, 96, 97, 98, 99, 100)
 FATHOM_WGMMA_SHARED(240, 120, 120, 121, 122, 123, 124)
 FATHOM_WGMMA_SHARED(256, 128, 128, 129, 130, 131, 132)
 
@@ -175,6 +183,7 @@ FATHOM_WGMMA_ALONG_K(wgmma_tf32, 256, 8, "tf32.tf32", 128, 128, 129, 130)
 #undef FATHOM_NAMES_8
 #undef FATHOM_NAMES_16
 #undef FATHOM_NAMES_32
+#undef FATHOM_NAMES_56
 #undef FATHOM_NAMES_64
 #undef FATHOM_NAMES_96
 #undef FATHOM_NAMES_128
@@ -183,6 +192,7 @@ FATHOM_WGMMA_ALONG_K(wgmma_tf32, 256, 8, "tf32.tf32", 128, 128, 129, 130)
 #undef FATHOM_D_8
 #undef FATHOM_D_16
 #undef FATHOM_D_32
+#undef FATHOM_D_56
 #undef FATHOM_D_64
 #undef FATHOM_D_96
 #undef FATHOM_D_128

@@ -127,6 +127,10 @@ ExperimentRecord committed(ExperimentRecord experiment) {
       v.techniques.clear();
     });
   if (!fits() && !experiment.points.empty()) drop_profile(experiment.points.front());
+  if (!fits())  // the source says which points are beyond a variant
+    for (PointRecord& point : experiment.points)
+      std::erase_if(point.variants,
+                    [](const VariantRecord& v) { return v.skip && v.skip->reason == "beyond_up_to"; });
   if (!fits())
     each_variant(experiment, [](VariantRecord& v) {
       v.checked.reset();

@@ -246,6 +246,18 @@ TEST(Committed, StaysUnder16KilobytesByTellingLessOfEach) {
   EXPECT_LT(middle.points[0].variants[0].quantiles_ns.size(), 64u);
 }
 
+TEST(Committed, LeavesOutWhatIsBeyondAVariantWhereSpaceIsShort) {
+  for (const int variants : {4, 20}) {
+    ExperimentRecord experiment = large(4, variants);
+    VariantRecord& beyond       = experiment.points[3].variants[1];
+    beyond.status               = Outcome::skipped;
+    beyond.skip                 = Skip{"beyond_up_to", "n <= 4096"};
+    const bool is_short         = variants == 20;
+    EXPECT_EQ(committed(experiment).points[3].variants.size(),
+              static_cast<size_t>(is_short ? variants - 1 : variants));
+  }
+}
+
 TEST(Committed, KeepsTheCountersOfTheFirstPointWhereSpaceIsShort) {
   RunRecord run{.machine = "box", .experiments = {large(2, 8)}};
   ExperimentRecord& experiment = run.experiments[0];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "lab/metric.h"
 #include "lab/problem.h"
@@ -12,13 +13,21 @@ namespace {
 constexpr int64_t kWidth    = 2880;  // of gpt-oss-20b and 120b
 constexpr int64_t kMostCtas = 512;   // of a persistent kernel: one a multiprocessor
 
-int64_t extent(const Point& at, const char* name) { return at.find("size") ? at["size"] : at[name]; }
+// Number `which` of the text "4097x2880", the rows and columns of out, where the point has one.
+int64_t extent(const Point& at, const char* name, int which) {
+  if (at.find("size")) return at["size"];
+  if (!at.find("shape")) return at[name];
+  const std::string& shape = at.text("shape");
+  const size_t x           = shape.find('x');
+  FATHOM_EXPECT(x != std::string::npos, "a shape is rows and columns of out, 4097x2880, and not " + shape);
+  return std::stoll(which == 0 ? shape : shape.substr(x + 1));
+}
 
 }  // namespace
 
 Gemm::Gemm(const Point& at, Arena& arena)
-    : m(extent(at, "rows")),
-      n(extent(at, "columns")),
+    : m(extent(at, "rows", 0)),
+      n(extent(at, "columns", 1)),
       k(at.find("size")    ? at["size"]
         : at.find("depth") ? at["depth"]
                            : kWidth),

@@ -21,7 +21,8 @@ struct Gemm {
   View<bf16, 2> out;
   View<double, 2> times;  // [CTA, began or ended], ns: written by the schedules of labs/matmul:tail
 
-  // The point has `size` (m = n = k), or `rows` and `columns` of out, and `depth`: k, 2880 if there is none.
+  // The point has `size` (m = n = k), or `rows` and `columns` of out, or both as `shape`, and `depth`: k,
+  // 2880 if there is none.
   Gemm(const Point& at, Arena& arena);
   Cost cost() const;
   Sum expected(int64_t i, int64_t j) const;

@@ -13,7 +13,8 @@ namespace fathom::kernels {
 namespace {
 
 // Sizes around the tiles: 64 rows (one warpgroup) and 128, clusters of 256 rows, 256 columns, 64 deep;
-// several times around the ring of stages; more tiles than the GPU has clusters.
+// several times around the ring of stages; more tiles than the GPU has clusters; three waves of tiles of
+// 240 columns.
 TEST(GemmBf16, IsTheProduct) {
   Device* const device = find_device({0});
   if (!device) GTEST_SKIP() << "needs a GPU: " << why_no_device({0});
@@ -35,7 +36,8 @@ TEST(GemmBf16, IsTheProduct) {
                         {257, 264, 1000},
                         {1031, 72, 136},
                         {64, 40000, 64},
-                        {4099, 2056, 64}}) {
+                        {4099, 2056, 64},
+                        {4097, 2872, 72}}) {
     SCOPED_TRACE(testing::Message() << c.m << " x " << c.n << " x " << c.k);
     const auto numbers = [&](int64_t n) {
       std::vector<bf16> values;

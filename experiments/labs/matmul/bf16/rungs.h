@@ -26,6 +26,7 @@ FATHOM_CUDA_LAUNCHER void persistent(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void tma_store(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void ping_pong(const Gemm&, StreamRef);
 FATHOM_CUDA_LAUNCHER void cluster(const Gemm&, StreamRef);
+FATHOM_CUDA_LAUNCHER void full_waves(const Gemm&, StreamRef);
 
 // On Blackwell.
 FATHOM_CUDA_LAUNCHER void tcgen05(const Gemm&, StreamRef);

@@ -13,10 +13,11 @@ namespace {
 const Experiment<Gemm> ragged{
     .question = "What is left of a bf16 product's speed where the shape does not fit the tiles?",
     .limit    = Limit::tensor_flops,
-    // 2880 deep, as gpt-oss: a token beyond 4096, and 64 tokens; a square layer, and the unembedding.
-    .axes     = {{"rows", {4097, 64}}, {"columns", {2880, 201088}}},
-    .quick    = {{"rows", {4097}}, {"columns", {2880}}},
-    .check_at = {{"rows", {0, 1, 63, 65, 129}}, {"columns", {8, 248, 264, 520}}},
+    // 2880 deep, as gpt-oss: a token beyond 4096, 64 tokens against the unembedding and against a square
+    // layer.
+    .axes     = {{"shape", {"4097x2880", "64x201088", "64x2880"}}},
+    .quick    = {{"shape", {"4097x2880"}}},
+    .check_at = {{"shape", {"0x8", "1x8", "63x248", "64x264", "65x264", "129x520"}}},
     .variants =
         {
             {.id         = "cublaslt",
@@ -43,7 +44,7 @@ const Experiment<Gemm> ragged{
              .needs      = {machine::Feature::wgmma, machine::Feature::tma}},
             {.id         = "cluster",
              .launch     = on_gpu(cluster),
-             .idea       = "the op gemm_bf16",
+             .idea       = "the op gemm_bf16, whose tile is chosen by the number of waves",
              .prediction = predict::ratio(1),
              .kind       = Kind::engine,
              .op         = "kernels/gemm/gemm_bf16.cu",

@@ -5,7 +5,15 @@
 #include <cstdint>
 #include <span>
 
+#define HWY_DISABLE_PCLMUL_AES  // x86-64-v3 promises neither, and Highway would settle for SSSE3
+#include "hwy/highway.h"
+
 namespace fathom::lab::separable_filter_cpu {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Lanes  = hn::ScalableTag<float>;
+using Vector = hn::Vec<Lanes>;
+inline constexpr Lanes kLanes{};
 
 inline constexpr int64_t kMostTaps = 15;  // of a column or a row
 
@@ -14,22 +22,37 @@ struct Tap {
   float weight;
 };
 
-// kPixels sums side by side: eight vectors are the chains that two FMA units of latency 4 need.
-template <int kPixels>
-inline void sum_block(const float* in, std::span<const Tap> taps, float* out) {
-  float sums[kPixels] = {};
-  for (const Tap& tap : taps)
-    for (int j = 0; j < kPixels; ++j) sums[j] += tap.weight * in[tap.offset + j];
-  for (int j = 0; j < kPixels; ++j) out[j] = sums[j];
+// kVectors vectors of sums side by side. The pragmas keep them in registers.
+template <int kVectors>
+HWY_INLINE void sum_block(const float* in, std::span<const Tap> taps, float* out) {
+  const int64_t lanes = hn::Lanes(kLanes);
+  Vector sums[kVectors];
+#pragma GCC unroll 8
+  for (Vector& sum : sums) sum = hn::Zero(kLanes);
+  for (const Tap& tap : taps) {
+    const Vector weight = hn::Set(kLanes, tap.weight);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v)
+      sums[v] = hn::MulAdd(weight, hn::LoadU(kLanes, in + tap.offset + v * lanes), sums[v]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], kLanes, out + v * lanes);
 }
 
 inline void weighted_sum(const float* in, std::span<const Tap> taps, float* out, int64_t count) {
-  int64_t j = 0;
-  for (; j + 64 <= count; j += 64) sum_block<64>(in + j, taps, out + j);
-  for (; j + 8 <= count; j += 8) sum_block<8>(in + j, taps, out + j);
+  const int64_t lanes = hn::Lanes(kLanes);
+  int64_t j           = 0;
+  // Eight vectors are the chains that two FMA units of latency 4 need.
+  for (; j + 8 * lanes <= count; j += 8 * lanes) sum_block<8>(in + j, taps, out + j);
+  for (; j + lanes <= count; j += lanes) sum_block<1>(in + j, taps, out + j);
   if (j == count) return;
-  if (count >= 8) return sum_block<8>(in + count - 8, taps, out + count - 8);  // some pixels a second time
-  for (; j < count; ++j) sum_block<1>(in + j, taps, out + j);
+  if (count >= lanes)
+    return sum_block<1>(in + count - lanes, taps, out + count - lanes);  // some pixels again
+  for (; j < count; ++j) {
+    float sum = 0;
+    for (const Tap& tap : taps) sum += tap.weight * in[j + tap.offset];
+    out[j] = sum;
+  }
 }
 
 }  // namespace fathom::lab::separable_filter_cpu

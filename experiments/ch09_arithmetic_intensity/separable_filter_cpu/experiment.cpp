@@ -28,7 +28,7 @@ const Experiment<Filter> filter{
             {.id         = "two_passes_tiled",
              .launch     = two_passes_tiled,
              .techniques = {"separable_filter", "multi_level_tiling"},
-             .idea       = "strips of 512 pixels: the second pass follows each row of the first, in L1",
+             .idea       = "the second pass follows the first row by row: one row lies between them",
              .prediction = predict::ratio(3)},
         },
     .catalog = {"book-011"},

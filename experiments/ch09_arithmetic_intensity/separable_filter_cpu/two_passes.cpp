@@ -1,8 +1,7 @@
 // out = in filtered by a column, then by a row             n x n, fp32
 //
-// bytes   8 n^2, and 8 more for each pixel where the image between the passes leaves the caches; lines are
-// fetched
-//         before they are written
+// bytes   8 n^2, and 8 more for each pixel where the image between the passes leaves the caches. Lines are
+//         fetched before they are written: 8 more
 // flops   4 taps n^2
 // limit   FMA peak; memory bandwidth where the images are in DRAM
 // idea    the row's weight is a common factor of a column of the kernel: sum the columns first

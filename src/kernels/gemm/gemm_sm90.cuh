@@ -94,8 +94,8 @@ struct Shape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
 
   static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
-  // Of E4m3Blocks, in a stage: a scale of A for each row; of B, for each 128 columns, a vector whose first
-  // number counts (TMA copies no less than 16 bytes).
+  // Of E4m3Blocks, in a stage: a scale of A for each row; of B, for each 128 columns, those of four blocks of
+  // k, one of which is this stage's (TMA copies vectors of 16 bytes).
   static constexpr bool kBlockScales = std::is_same_v<Format, E4m3Blocks>;
   static constexpr int kScalesOfB    = (kTileN + 127) / 128;  // a tile may start amid a block
   static constexpr int kScaleBytes   = kBlockScales ? 4 * kTileM + 128 : 0;
@@ -189,7 +189,7 @@ __device__ void multiply_and_promote(Ring<S>& ring, int k_blocks, uint32_t scale
     const float low = scale_at(scales_a), high = scale_at(scales_a + 8 * 4);
     float of_b[S::kScalesOfB];
 #pragma unroll
-    for (int i = 0; i < S::kScalesOfB; ++i) of_b[i] = scale_at(scales_b + i * 16);
+    for (int i = 0; i < S::kScalesOfB; ++i) of_b[i] = scale_at(scales_b + i * 16 + k % 4 * 4);
 
     const uint64_t a = ptx::advance_descriptor(ring.a, stage * S::kABytes);
     const uint64_t b = ptx::advance_descriptor(ring.b, stage * S::kBBytes);
@@ -276,8 +276,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         if constexpr (S::kBlockScales) {
           uint8_t* const to = scale_stages + state.stage * S::kScaleBytes;
           ptx::cp_async_bulk_tensor_load(to, &scales.a, k, row, barrier);
-          ptx::cp_async_bulk_tensor_load(to + 4 * S::kTileM, &scales.b, order.column(i) * S::kTileN / 128, k,
-                                         barrier);
+          ptx::cp_async_bulk_tensor_load(to + 4 * S::kTileM, &scales.b, order.column(i) * S::kTileN / 128,
+                                         k / 4 * 4, barrier);  // a box starts at a multiple of 16 bytes
         }
       }
     }

@@ -105,10 +105,10 @@ __device__ inline void mbarrier_arrive(uint32_t barrier) {
 }
 __device__ inline void mbarrier_arrive(const uint64_t* barrier) { mbarrier_arrive(shared_address(barrier)); }
 
-// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster. It says that this
-// thread has read what a copy may overwrite: what the thread wrote, the others do not see. (With .release.cluster
-// they would, and each arrival would wait for all of the thread's accesses to memory, MEMBAR.GPU in SASS. CUTLASS:
-// ClusterBarrier::arrive.)
+// Arrives on a barrier of another CTA of the cluster; the address is from mapa_shared_cluster. It says that
+// this thread has read what a copy may overwrite: what the thread wrote, the others do not see. (With
+// .release.cluster they would, and each arrival would wait for all of the thread's accesses to memory,
+// MEMBAR.GPU in SASS. CUTLASS: ClusterBarrier::arrive.)
 __device__ inline void mbarrier_arrive_cluster(uint32_t barrier) {
   FATHOM_PTX_SM90("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -221,6 +221,8 @@ __device__ inline void prefetch_tensormap(const void* map) {
 
 // Loads the box whose first element is (row, column). Elements outside the matrix become zero; the barrier
 // must expect the bytes of the whole box. `shared` is aligned to 128 bytes.
+// `column` is a whole number of 16-byte vectors, here and below: a Hopper GPU takes another one for an
+// illegal instruction.
 __device__ inline void cp_async_bulk_tensor_load(void* shared, const void* map, int row, int column,
                                                  uint64_t* barrier) {
   FATHOM_PTX_SM90(

@@ -38,11 +38,11 @@ void gemm_fp8_block_scaled(View<const fp8_e4m3, 2> a, View<const float, 2> a_sca
   FATHOM_EXPECT(a_scales.extent(0) == blocks_k && a_scales.extent(1) == m && b_scales.extent(0) == blocks_n &&
                     b_scales.extent(1) == blocks_k && a_scales.stride(1) == 1 && b_scales.stride(1) == 1,
                 "gemm_fp8_block_scaled wants scales (k / 128 x m) for a, (n / 128 x k / 128) for b");
-  FATHOM_EXPECT(a_scales.stride(0) % 4 == 0 && b_scales.stride(0) % 4 == 0,
-                "rows of scales are 16-byte vectors: their strides are multiples of 4");
-  using S = Shape<2, 192, 4, 2, E4m3Blocks>;
+  FATHOM_EXPECT(std::max(a_scales.stride(0) * blocks_k, b_scales.stride(0) * blocks_n) <= INT32_MAX,
+                "the kernel counts scales in 32 bits");
   if (d.size() > 0)
-    gemm_sm90::launch<S>(a, b, d, gemm_sm90::block_scales<S>(a_scales, b_scales), stream, kGroup);
+    gemm_sm90::launch<Shape<2, 192, 4, 2, E4m3Blocks>>(a, b, d, {a_scales, b_scales, static_cast<int>(m)},
+                                                       stream);
 }
 
 }  // namespace fathom::kernels

@@ -23,8 +23,8 @@ void gemm_fp8(View<const fp8_e4m3, 2> a, View<const fp8_e4m3, 2> b, float scale,
 // (arXiv 2412.19437, section 3.3). The tensor cores sum 128 products; such sums are scaled and added in fp32.
 //   a_scales   ceil(k / 128) x m
 //   b_scales   ceil(n / 128) x ceil(k / 128)
-// From one row of scales to the next it is a multiple of 4 numbers. (cuBLASLt takes the same: VEC128_32F and
-// BLK128x128_32F.)
+// Rows of scales may have gaps between them. (cuBLASLt wants the same, with rows of a multiple of 4 numbers:
+// VEC128_32F and BLK128x128_32F.)
 void gemm_fp8_block_scaled(View<const fp8_e4m3, 2> a, View<const float, 2> a_scales,
                            View<const fp8_e4m3, 2> b, View<const float, 2> b_scales, View<bf16, 2> d,
                            StreamRef stream);

@@ -69,7 +69,9 @@ struct E4m3 {
 // added to sums in fp32 by the CUDA cores.
 struct E4m3Blocks : E4m3 {
   struct Scales {
-    CUtensorMap a, b;
+    View<const float, 2> a;  // [k / 128, at least m]
+    View<const float, 2> b;  // [n / 128, at least k / 128]
+    int rows;                // m
   };
 };
 
@@ -94,20 +96,13 @@ struct Shape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
 
   static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
-  // Of E4m3Blocks, in a stage: a scale of A for each row; of B, for each 128 columns, a vector whose first
-  // number counts (TMA copies no less than 16 bytes).
-  static constexpr bool kBlockScales = std::is_same_v<Format, E4m3Blocks>;
-  static constexpr int kScalesOfB    = (kTileN + 127) / 128;  // a tile may start amid a block
-  static constexpr int kScaleBytes   = kBlockScales ? 4 * kTileM + 128 : 0;
-  static constexpr int kStageBytes   = kABytes + kBBytes + (kBlockScales ? 4 * kTileM + 16 * kScalesOfB : 0);
-
   // A box of D: 64 rows of 128 bytes; of 96, without a swizzle, where the tile is no whole number of those.
   // Each warpgroup has some, used in turn: one for each box of its tile, if there is room.
   static constexpr int kOutputBytes = static_cast<int>(sizeof(Output));
   static constexpr bool kWholeLines = kTileN % (128 / kOutputBytes) == 0;
   static constexpr int kBoxN        = (kWholeLines ? 128 : 96) / kOutputBytes;
   static constexpr int kBoxBytes    = 64 * kBoxN * kOutputBytes;
-  static constexpr int kRingBytes   = kStages * (kABytes + kBBytes + kScaleBytes + 16);  // 16: two barriers
+  static constexpr int kRingBytes   = kStages * (kABytes + kBBytes + 16);  // 16: two barriers
   static constexpr int kRoom        = (232448 - kRingBytes) / (kConsumers * kBoxBytes);
   static constexpr int kBoxes       = kRoom < kTileN / kBoxN ? kRoom : kTileN / kBoxN;
   static constexpr int kSharedBytes = kRingBytes + kConsumers * kBoxes * kBoxBytes;
@@ -169,33 +164,48 @@ __device__ void multiply(Ring<S>& ring, int k_blocks, float (&sums)[S::kTileN / 
 }
 
 // The same with scales of blocks. While this warpgroup scales and adds, the other one's products keep the
-// tensor cores busy. `scales`: the shared address of stage 0's; `column`: the tile's first.
+// tensor cores busy. `row`: the warpgroup's first one of D; `column`: the tile's.
 template <class S>
-__device__ void multiply_and_promote(Ring<S>& ring, int k_blocks, uint32_t scales, int column,
-                                     float (&sums)[S::kTileN / 2]) {
+__device__ void multiply_and_promote(Ring<S>& ring, int k_blocks, const E4m3Blocks::Scales& scales, int row,
+                                     int column, float (&sums)[S::kTileN / 2]) {
   static_assert(S::kTileK == 128 && S::kPartN % 64 == 0 && S::kTileN % S::kPartN == 0);
-  const uint32_t scales_a = scales + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) * 4;
-  const uint32_t scales_b = scales + S::kTileM * 4;
-  const bool amid         = S::kTileN % 128 != 0 && column / 64 % 2;  // the tile starts amid a block
+  constexpr int kBlocksN     = (S::kTileN + 127) / 128;  // blocks of B that a tile touches
+  const int lane             = threadIdx.x % 32;
+  const int lane_row         = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
+  const float* const of_low  = scales.a.data() + min(lane_row, scales.rows - 1);
+  const float* const of_high = scales.a.data() + min(lane_row + 8, scales.rows - 1);
+  const auto a_stride = static_cast<int>(scales.a.stride(0)), b_stride = static_cast<int>(scales.b.stride(0));
+  const float* of_b[kBlocksN];
+#pragma unroll
+  for (int i = 0; i < kBlocksN; ++i)
+    of_b[i] = scales.b.data() + min(column / 128 + i, static_cast<int>(scales.b.extent(0)) - 1) * b_stride;
+  const bool amid = S::kTileN % 128 != 0 && column / 64 % 2;  // the tile starts amid a block
 
 #pragma unroll
   for (float& sum : sums) sum = 0;
+  float next_low = *of_low, next_high = *of_high;
+  float b_scales[kBlocksN] = {};  // lane l has those of block k / 32 * 32 + l
   for (int k = 0; k < k_blocks; ++k) {
-    const int stage = ring.wait();
-    // Read before the products start: when they are complete, the stage is released.
-    const auto scale_at = [stage](uint32_t at) {
-      return __uint_as_float(ptx::ld_shared(at + stage * S::kScaleBytes));
-    };
-    const float low = scale_at(scales_a), high = scale_at(scales_a + 8 * 4);
-    float of_b[S::kScalesOfB];
+    const float low = next_low, high = next_high;
+    if (k % 32 == 0)
 #pragma unroll
-    for (int i = 0; i < S::kScalesOfB; ++i) of_b[i] = scale_at(scales_b + i * 16);
+      for (int i = 0; i < kBlocksN; ++i) b_scales[i] = k + lane < k_blocks ? of_b[i][k + lane] : 0;
+    const int stage = ring.wait();
+    // The next block's scales arrive while this one is multiplied.
+    if (k + 1 < k_blocks) {
+      next_low  = of_low[(k + 1) * a_stride];
+      next_high = of_high[(k + 1) * a_stride];
+    }
+    float of_blocks[kBlocksN];
+#pragma unroll
+    for (int i = 0; i < kBlocksN; ++i) of_blocks[i] = __shfl_sync(~0u, b_scales[i], k % 32);
 
     const uint64_t a = ptx::advance_descriptor(ring.a, stage * S::kABytes);
     const uint64_t b = ptx::advance_descriptor(ring.b, stage * S::kBBytes);
 #pragma unroll
     for (int part = 0; part < S::kTileN / S::kPartN; ++part) {
       float partial[S::kPartN / 2];
+      ptx::warpgroup_fence_operand(partial);
       ptx::wgmma_fence();
 #pragma unroll
       for (int s = 0; s < 4; ++s)
@@ -210,7 +220,7 @@ __device__ void multiply_and_promote(Ring<S>& ring, int k_blocks, uint32_t scale
       for (int group = 0; group < S::kPartN / 64; ++group) {
         const int q = part * S::kPartN / 64 + group;  // 64 columns
         const float of_block =
-            q % 2 == 1 && amid ? of_b[q / 2 + 1 < S::kScalesOfB ? q / 2 + 1 : q / 2] : of_b[q / 2];
+            q % 2 == 1 && amid ? of_blocks[min(q / 2 + 1, kBlocksN - 1)] : of_blocks[q / 2];
         const float scale[2] = {low * of_block, high * of_block};
 #pragma unroll
         for (int i = 0; i < 32; ++i)
@@ -224,13 +234,12 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                 const __grid_constant__ CUtensorMap d, int k_blocks, TileOrder order,
-                const __grid_constant__ typename S::Scales scales) {
+                typename S::Scales scales) {
   extern __shared__ __align__(1024) uint8_t a_stages[];
-  uint8_t* const b_stages     = a_stages + S::kStages * S::kABytes;
-  uint8_t* const boxes        = b_stages + S::kStages * S::kBBytes;
-  uint8_t* const scale_stages = boxes + S::kConsumers * S::kBoxes * S::kBoxBytes;
-  uint64_t* const full        = reinterpret_cast<uint64_t*>(scale_stages + S::kStages * S::kScaleBytes);
-  uint64_t* const empty       = full + S::kStages;
+  uint8_t* const b_stages = a_stages + S::kStages * S::kABytes;
+  uint8_t* const boxes    = b_stages + S::kStages * S::kBBytes;
+  uint64_t* const full    = reinterpret_cast<uint64_t*>(boxes + S::kConsumers * S::kBoxes * S::kBoxBytes);
+  uint64_t* const empty   = full + S::kStages;
 
   const int warpgroup = threadIdx.x / 128;  // the last one produces
   const int rank      = S::kCluster > 1 ? ptx::cluster_ctarank() : 0;
@@ -265,7 +274,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       for (int k = 0; k < k_blocks; ++k, state.next()) {
         uint64_t* const barrier = &full[state.stage];
         ptx::mbarrier_wait(&empty[state.stage], state.parity ^ 1);
-        ptx::mbarrier_arrive_expect_tx(barrier, S::kStageBytes);
+        ptx::mbarrier_arrive_expect_tx(barrier, S::kABytes + S::kBBytes);
         ptx::cp_async_bulk_tensor_load(a_stages + state.stage * S::kABytes, &a, row, k * S::kTileK, barrier);
         uint8_t* const part = b_stages + state.stage * S::kBBytes + rank * kPartRows * 128;
         if constexpr (S::kCluster > 1)
@@ -273,12 +282,6 @@ __global__ void __launch_bounds__(S::kThreads, 1)
                                                    (1 << S::kCluster) - 1);
         else
           ptx::cp_async_bulk_tensor_load(part, &b, column, k * S::kTileK, barrier);
-        if constexpr (S::kBlockScales) {
-          uint8_t* const to = scale_stages + state.stage * S::kScaleBytes;
-          ptx::cp_async_bulk_tensor_load(to, &scales.a, k, row, barrier);
-          ptx::cp_async_bulk_tensor_load(to + 4 * S::kTileM, &scales.b, order.column(i) * S::kTileN / 128, k,
-                                         barrier);
-        }
       }
     }
     // Other CTAs may still arrive here. This one exits when all its stages have been released by all.
@@ -306,8 +309,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   for (int i = blockIdx.x / S::kCluster; i < order.count(); i += step) {
     const int row    = (order.row(i) * S::kCluster + rank) * S::kTileM + warpgroup * 64;
     const int column = order.column(i) * S::kTileN;
-    if constexpr (S::kBlockScales)
-      multiply_and_promote<S>(ring, k_blocks, ptx::shared_address(scale_stages), column, sums);
+    if constexpr (std::is_same_v<typename S::Format, E4m3Blocks>)
+      multiply_and_promote<S>(ring, k_blocks, scales, row, column, sums);
     else
       multiply<S>(ring, k_blocks, sums);
     if constexpr (std::is_same_v<typename S::Format, E4m3>)
@@ -332,15 +335,6 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   }
   // Shared memory must outlive the copies that read it.
   if (leader) ptx::cp_async_bulk_wait_group_read<0>();
-}
-
-template <class S>
-E4m3Blocks::Scales block_scales(View<const float, 2> a, View<const float, 2> b) {
-  const auto map_of = [](View<const float, 2> v, int box_rows, int box_columns) {
-    return tensor_map(v.data(), DType::fp32, v.extent(0), v.extent(1), 4 * v.stride(0), box_rows,
-                      box_columns);
-  };
-  return {map_of(a, 1, S::kTileM), map_of(b, S::kScalesOfB, 4)};
 }
 
 // `group`: rows of clusters that are in work at the same time (TileOrder).

@@ -14,8 +14,9 @@ namespace fathom::lab::matmul {
 
 void fp8_two_parts(const GemmFp8& p, StreamRef stream) {
   using namespace kernels::gemm_sm90;
-  using S = Shape<2, 256, 4, 2, E4m3Blocks, 128>;
-  if (p.out.size() > 0) launch<S>(p.a, p.b, p.out, block_scales<S>(p.a_scales, p.b_scales), stream, 4);
+  if (p.out.size() > 0)
+    launch<Shape<2, 256, 4, 2, E4m3Blocks, 128>>(p.a, p.b, p.out,
+                                                 {p.a_scales, p.b_scales, static_cast<int>(p.m)}, stream);
 }
 
 }  // namespace fathom::lab::matmul

@@ -34,6 +34,12 @@ constexpr int64_t kStreamFrom = int64_t{8} << 20;
 // 0xFFF9 in the upper half is a quiet NaN as fp32, bf16 and (twice) fp64; the lower half carries the nonce.
 constexpr uint32_t kPoison = 0xFFF90000u;
 
+// CUDA cuts smaller allocations from blocks of this size, and shares whole blocks with other processes.
+int64_t whole_blocks(int64_t bytes) {
+  constexpr int64_t kBlock = int64_t{2} << 20;
+  return (bytes + kBlock - 1) / kBlock * kBlock;
+}
+
 // The bytes of an intact band at this address.
 void guard_pattern(const std::byte* where, std::byte* pattern) {
   for (int64_t i = 0; i < kGuardBytes; i += 8) {
@@ -153,7 +159,7 @@ void* Arena::add(Role role, int64_t elements, int64_t element_bytes, Pages pages
   buffer.source   = std::move(source);
   if (device_ && place == Place::device) {
     buffer.device     = device_;
-    buffer.allocation = device_->allocate(kGuardBytes + buffer.bytes + kGuardBytes);
+    buffer.allocation = device_->allocate(whole_blocks(kGuardBytes + buffer.bytes + kGuardBytes));
     buffer.data       = static_cast<std::byte*>(buffer.allocation) + kGuardBytes;
   } else {
     map_on_host(buffer, pages, place, static_cast<int64_t>(buffers_.size()));

@@ -34,8 +34,9 @@ extern char** environ;
 namespace fathom::lab {
 namespace {
 
-constexpr double kStartS       = 60;  // to import, and for the first call on a shape to compile and tune
+constexpr double kStartS       = 90;  // to import, and for the first call on a shape to compile and tune
 constexpr double kLongestHoldS = 2;   // the calls of a sample are enqueued by then
+constexpr int kFlagsFd         = 3;   // as in python_runner.py
 constexpr double kLongestSpinS = 1e-3;
 constexpr double kShareAllowed = 0.05, kNsAllowed = 10e3;
 
@@ -56,9 +57,6 @@ std::set<pid_t>& processes() {
   return all;
 }
 
-// A file of memory that another process opens by its path.
-std::string path_of(int fd) { return fmt::format("/proc/{}/fd/{}", getpid(), fd); }
-
 nlohmann::json json_of(const PythonArgument& argument, const Arena& arena) {
   if (!argument.text.empty()) return {{"name", argument.name}, {"value", argument.text}};
   if (!argument.is_buffer) return {{"name", argument.name}, {"value", argument.number}};
@@ -69,13 +67,17 @@ nlohmann::json json_of(const PythonArgument& argument, const Arena& arena) {
           {"extents", argument.extents}, {"written", argument.written}};
 }
 
-// Of a process that has closed its socket, or is about to end.
+// Of a process that has closed its socket. stop() collects it.
 std::string how_it_ended(pid_t pid) {
-  int status = 0;
-  for (int i = 0; i < 100 && waitpid(pid, &status, WNOHANG) == 0; ++i) usleep(10'000);
-  if (WIFSIGNALED(status))
-    return fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  siginfo_t info{};
+  for (int i = 0; i < 100 && info.si_pid == 0; ++i) {
+    (void)waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid == 0) usleep(10'000);
+  }
+  if (info.si_pid == 0) return "closed its answers";
+  return info.si_code == CLD_EXITED
+             ? fmt::format("ended with exit code {}", info.si_status)
+             : fmt::format("ended by signal {} ({})", info.si_status, strsignal(info.si_status));
 }
 
 }  // namespace
@@ -99,6 +101,7 @@ void PythonProcess::found_in(const std::string& folder) {
 const std::set<pid_t>& PythonProcess::running() { return processes(); }
 
 void PythonProcess::start() {
+  stop();
   const size_t page = sizeof(Flags);
   flags_fd_         = FATHOM_SYSTEM(memfd_create("fathom_flags", MFD_CLOEXEC));
   log_              = FATHOM_SYSTEM(memfd_create("fathom_python_log", MFD_CLOEXEC));
@@ -118,7 +121,8 @@ void PythonProcess::start() {
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, log_, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  posix_spawn_file_actions_adddup2(&actions, flags_fd_, kFlagsFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kFlagsFd + 1);
   const std::string runner(python_source("src/lab/python_runner.py")), parent = std::to_string(getpid());
   char* const argv[] = {const_cast<char*>("python3"), const_cast<char*>("-c"),
                         const_cast<char*>(runner.c_str()), const_cast<char*>(parent.c_str()), nullptr};
@@ -137,8 +141,7 @@ void PythonProcess::start() {
   send({{"do", "start"},
         {"script", script_.substr(script_.rfind('/') + 1)},
         {"text", text},
-        {"backend", on_gpu_ ? "cuda" : "cpu"},
-        {"flags", path_of(flags_fd_)}});
+        {"backend", on_gpu_ ? "cuda" : "cpu"}});
   answer(kStartS);
 }
 
@@ -277,8 +280,10 @@ PythonProcess::Ran PythonProcess::run(const std::vector<const void*>& sets, bool
     while (flags_->done != ticket) {
       const double elapsed = seconds_now() - begin;
       if (elapsed > longest_s) time_out(longest_s);
-      // Then it sleeps until the answer, which follows the flag: on a busy host, who spins is not woken.
-      if (elapsed > kLongestSpinS && poll(&ready, 1, 100) > 0) break;
+      if (elapsed < kLongestSpinS) continue;
+      // The answer follows the flag, or says what failed. Where no GPU raises the flag this thread sleeps
+      // until then: it may need the CPU that it would spin on.
+      if (poll(&ready, 1, on_gpu_ ? 0 : 100) > 0) break;
     }
     ran.seen_ns = (seconds_now() - begin) * 1e9;
   }

@@ -49,7 +49,7 @@ template <class P>
 struct PythonVariant {
   const char* script = nullptr;  // beside the declaration; an absolute path is read when it runs
   PythonArguments (*arguments)(const P&) = nullptr;
-  // How long a call may take; the import, and a shape's first call, which compiles and tunes, 60 s more.
+  // How long a call may take; the import, and a shape's first call, which compiles and tunes, 90 s more.
   double longest_s = 20;
 };
 

@@ -31,8 +31,8 @@ std::string name_cell(const VariantRecord& variant, bool on_gpu) {
   std::string tags = variant.kind;
   if (!on_gpu) tags += variant.threads == 1 ? ", 1 thread" : fmt::format(", {} threads", variant.threads);
   for (const std::string& technique : variant.techniques) tags += ", " + technique;
-  return fmt::format("<th scope=\"row\"><span class=\"id\">{}</span>{}{}</th>", escape(variant.id),
-                     sub(variant.idea), sub(tags));
+  return fmt::format("<th scope=\"row\"><span class=\"id\">{}</span>{}{}{}</th>", escape(variant.id),
+                     sub(variant.idea), sub(variant.library), sub(tags));
 }
 
 std::string rate_text(const VariantRecord& variant) {

@@ -113,10 +113,10 @@ TEST(Report, EscapesWhatTheRecordSays) {
       point.limit = point.cache = point.stopped = evil;
       point.noise                               = {{evil, 1}};
       for (VariantRecord& v : point.variants) {
-        v.id = v.kind = v.idea = v.detail = evil;
-        v.caught_by                       = evil;
-        v.techniques                      = {evil};
-        v.metrics                         = {{evil, {1, "higher"}}};
+        v.id = v.kind = v.idea = v.library = v.detail = evil;
+        v.caught_by                                   = evil;
+        v.techniques                                  = {evil};
+        v.metrics                                     = {{evil, {1, "higher"}}};
         if (v.skip) v.skip = Skip{evil, evil};
         if (v.prediction) v.prediction->text = evil;
       }

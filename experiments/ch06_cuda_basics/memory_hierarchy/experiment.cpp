@@ -62,8 +62,8 @@ const Experiment<Walk> experiment{
         "How long does a load take from each level of the memory hierarchy, from registers to the host?",
     .limit    = Limit::none,
     .axes     = {{"bytes",
-                  {64 << 10, 4 << 10, 16 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20,
-                   32 << 20, 64 << 20, 128 << 20, 512 << 20, int64_t{4} << 30}},
+                  {64 << 10, 4 << 10, 16 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 32 << 20,
+                   64 << 20, 128 << 20, 512 << 20, int64_t{4} << 30}},
                  {"chains", {512}}},
     .check_at = {{"bytes", {128, 4 << 10, 128 << 10, 1 << 20}}, {"chains", {0, 1, 3, 5, 127}}},
     .variants =

@@ -1,6 +1,6 @@
 """RMSNorm in Triton, after the forward pass of its tutorial "Layer Normalization": a program holds a row in registers.
 
-Warps are tuned at timed points; rows of check points take 8.
+Warps are tuned at timed points; at check points that would take longer than everything else.
 """
 import torch
 import triton
@@ -19,7 +19,7 @@ def rmsnorm_rows(x, weight, y, columns, epsilon, BLOCK: tl.constexpr):
     tl.store(y + row + column, (values * scale * weights).to(tl.bfloat16), mask=inside)
 
 
-plain = triton.jit(rmsnorm_rows)
+plain = triton.jit(rmsnorm_rows, do_not_specialize=["columns"])  # compiled once for each BLOCK
 tuned = triton.autotune([triton.Config({}, num_warps=warps) for warps in WARPS], key=["columns"])(triton.jit(rmsnorm_rows))
 
 
@@ -34,5 +34,6 @@ def bind(p):
         return lambda: None
     block = triton.next_power_of_2(columns)
     if rows < 1024:
-        return lambda: plain[(rows,)](p.x, p.weight, p.y, columns, p.epsilon, BLOCK=block, num_warps=8)
+        block, warps = max(block, 2048), 8 if block < 32768 else 32
+        return lambda: plain[(rows,)](p.x, p.weight, p.y, columns, p.epsilon, BLOCK=block, num_warps=warps)
     return lambda: tuned[(rows,)](p.x, p.weight, p.y, columns, p.epsilon, BLOCK=block)

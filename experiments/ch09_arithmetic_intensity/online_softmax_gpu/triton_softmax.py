@@ -1,6 +1,7 @@
 """Softmax of rows in Triton, the way of its tutorial "Fused Softmax": a program holds a whole row in registers.
 
-The tutorial picks warps by hand; here they are tuned as its other tutorials tune. Rows of check points take 8 warps.
+The tutorial picks warps by hand; here they are tuned, as its other tutorials do. At check points they are not: that
+would take longer than everything else.
 """
 import torch
 import triton
@@ -18,7 +19,7 @@ def softmax_rows(x, out, columns, stride, BLOCK: tl.constexpr):
     tl.store(out + row + column, (weights / tl.sum(weights, axis=0)).to(tl.bfloat16), mask=inside)
 
 
-plain = triton.jit(softmax_rows)
+plain = triton.jit(softmax_rows, do_not_specialize=["columns", "stride"])  # compiled once for each BLOCK
 tuned = triton.autotune([triton.Config({}, num_warps=warps) for warps in WARPS], key=["columns"])(triton.jit(softmax_rows))
 
 
@@ -33,5 +34,6 @@ def bind(p):
         return lambda: None
     block = triton.next_power_of_2(columns)
     if rows < 1024:
-        return lambda: plain[(rows,)](p.x, p.out, columns, columns, BLOCK=block, num_warps=8)
+        block, warps = max(block, 2048), 8 if block < 32768 else 32
+        return lambda: plain[(rows,)](p.x, p.out, columns, columns, BLOCK=block, num_warps=warps)
     return lambda: tuned[(rows,)](p.x, p.out, columns, columns, BLOCK=block)

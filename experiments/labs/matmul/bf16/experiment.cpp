@@ -9,6 +9,8 @@
 namespace fathom::lab::matmul {
 namespace {
 
+PythonArguments for_triton(const Gemm& p) { return {{"a", p.a}, {"b", p.b}, {"out", p.out}}; }
+
 const Experiment<Gemm> bf16{
     .question = "What takes a bf16 matrix product from a loop over a row to the speed of cuBLASLt?",
     .limit    = Limit::tensor_flops,
@@ -149,11 +151,7 @@ const Experiment<Gemm> bf16{
              .prediction = predict::share(0.68),
              .kind       = Kind::library,
              .needs      = {machine::Feature::wgmma, machine::Feature::tma},
-             .python     = {.script = "triton_matmul.py",
-                            .arguments =
-                                [](const Gemm& p) {
-                              return PythonArguments{{"a", p.a}, {"b", p.b}, {"out", p.out}};
-                            }}},
+             .python     = {.script = "triton_matmul.py", .arguments = for_triton}},
             {.id         = "cutlass",
              .techniques = {"vendor_templates"},
              .idea       = "CUTLASS: 128 x 256 x 64, clusters of two, cooperative, persistent",

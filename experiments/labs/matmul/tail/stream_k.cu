@@ -1,6 +1,6 @@
 // out = a b^T                 m x n, k deep, bf16
 //
-// bytes   2 (m k + n k + m n) at least, and 8 for each sum of a tile's second part: 17 MB for each direction
+// bytes   2 (m k + n k + m n) at least, and 8 for each sum of a tile's second part: 9 MB for each direction
 //         on 132 multiprocessors, whatever the size
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz

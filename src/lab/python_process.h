@@ -1,7 +1,8 @@
 // A Python process that makes the calls of a variant declared by lab/python_variant.h. It opens the problem's
-// buffers where they lie (CUDA IPC, or files of shared memory on the host) and enqueues the calls of a sample
-// behind a flag. When all are enqueued the parent raises the flag, and the process reports the time between
-// two events around the calls, as measure/gpu_clock.h does in this process.
+// buffers (CUDA IPC, or files of shared memory on the host), on a GPU copies them to memory of its own before
+// each sample (lab/python_runner.py says why), and enqueues the sample's calls behind a flag. When all are
+// enqueued the parent raises the flag, and the process reports the time between two events around the calls,
+// as measure/gpu_clock.h does in this process.
 //
 // What the process could fake is its own time. So the parent keeps its clock, from raising the flag until it
 // sees a second one that is raised after the last call. On a GPU no Python runs in between: the GPU waits for
@@ -10,7 +11,7 @@
 // sample of each point, and in the median below the least that the parent saw of any (check_clock). Least and
 // some, because a busy host lengthens what the parent sees. A process bent on cheating could still compute
 // before it is let go, as a variant could on another stream; the floor bounds what that gains. Inputs and
-// outputs are verified as any variant's.
+// outputs are verified as any variant's, but on a GPU what a kernel writes beside its copies is not seen.
 #pragma once
 
 #include <sys/types.h>

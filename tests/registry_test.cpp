@@ -96,7 +96,14 @@ void expect_checks_at_the_edges(const ExperimentInfo& experiment) {
   std::set<int64_t> sizes;
   for (const Axis& axis : experiment.check_at)
     for (const Value& value : axis.values)
-      if (const auto* n = std::get_if<int64_t>(&value)) sizes.insert(*n);
+      if (const auto* n = std::get_if<int64_t>(&value))
+        sizes.insert(*n);
+      else if (const auto* shape = std::get_if<std::string>(&value))  // "65x264"
+        for (size_t at = 0; (at = shape->find_first_of("0123456789", at)) != std::string::npos;) {
+          size_t digits = 0;
+          sizes.insert(std::stoll(shape->substr(at), &digits));
+          at += digits;
+        }
   EXPECT_TRUE(sizes.count(0)) << "check_at has no 0";
   EXPECT_GE(sizes.size(), 4u);
   EXPECT_TRUE(std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return (n & (n - 1)) != 0; }))

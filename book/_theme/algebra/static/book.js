@@ -66,4 +66,12 @@
     document.querySelectorAll("form.answer-form").forEach(exercise);
     score();
   });
+
+  // On paper nothing can be unfolded.
+  window.addEventListener("beforeprint", function () {
+    document.querySelectorAll("details:not([open])").forEach(function (folded) { folded.open = folded.wasFolded = true; });
+  });
+  window.addEventListener("afterprint", function () {
+    document.querySelectorAll("details").forEach(function (unfolded) { if (unfolded.wasFolded) unfolded.open = unfolded.wasFolded = false; });
+  });
 })();

@@ -38,7 +38,7 @@ def machines():
 
 
 def records(machine, known):
-    return [Record(path, known) for path in sorted((RESULTS / machine).glob("*/*.json"))]
+    return [Record(path, known) for path in sorted((RESULTS / machine).glob("*/**/*.json"))]  # labs/matmul/bf16.json lies deeper
 
 
 def engine(machine):

@@ -39,20 +39,15 @@ void WholeRuns::judge(Finding& finding) const {
 void Checker::in_parts(std::string_view name, int64_t n, ThreadPool* pool,
                        const std::function<void(int64_t first, int64_t last, Part&)>& compare) {
   constexpr int64_t kFewest = 256;  // elements that are worth waking a thread
-  const int64_t grain =
-      pool ? std::max(kFewest, (n + pool->threads() - 1) / pool->threads()) : std::max<int64_t>(n, 1);
-  std::vector<Part> parts(static_cast<size_t>((n + grain - 1) / grain),
-                          Part{options_, {.output = std::string(name)}});
-  const auto compare_part = [&](int64_t p) {
-    compare(p * grain, std::min(n, (p + 1) * grain), parts[static_cast<size_t>(p)]);
+  const int64_t shares      = pool && n > kFewest ? pool->threads() : 1;
+  std::vector<Part> parts(static_cast<size_t>(shares), Part{options_, {.output = std::string(name)}});
+  const auto compare_share = [&](int64_t share) {
+    compare(n * share / shares, n * (share + 1) / shares, parts[static_cast<size_t>(share)]);
   };
-  if (parts.size() <= 1) {
-    if (!parts.empty()) compare_part(0);
-  } else {
-    pool->parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p) compare_part(p);
-    });
-  }
+  if (shares == 1)
+    compare_share(0);
+  else
+    pool->run_shares(compare_share);
 
   Finding all{.output = std::string(name)};
   double squares_error = 0, squares_tolerance = 0, squares_value = 0;

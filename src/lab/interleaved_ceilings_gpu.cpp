@@ -34,10 +34,9 @@ class GpuControl final : public Control {
   GpuControl(Limit limit, const Cost& cost, int64_t working_set, Device& device)
       : Control(limit, cost), device_(device), clock_(measure::gpu_clock(device)) {
     const int64_t l2     = machine::gpu(device.id())->l2_bytes;
-    const bool fits_l2   = working_set <= l2 / 2;
-    in_l2_               = fits_l2;
+    in_l2_               = working_set <= l2 / 2;
     warm_                = working_set < 4 * l2;
-    const std::string at = fits_l2 ? "L2" : warm_ ? "L2 and DRAM" : "DRAM";
+    const std::string at = in_l2_ ? "L2" : warm_ ? "L2 and DRAM" : "DRAM";
     switch (limit) {
       case Limit::memory: {
         traffic_ = resembling(cost);

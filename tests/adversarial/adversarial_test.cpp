@@ -128,6 +128,16 @@ TEST(HandTypedTolerance, IsRefusedByTheInterface) {
   SUCCEED() << "proved by the static_asserts above when this file compiles";
 }
 
+// Its check points have 0 to 37 rows, its timed point 64.
+TEST(Honest, AVariantIsNotCheckedBeyondItsUpTo) {
+  const RunRecord run = run_one("cheats/few_rows", {.repeat = 3});
+  const auto& v       = variant(run, "few_rows");
+  EXPECT_EQ(to_string(v.status), "skipped") << v.detail;
+  ASSERT_TRUE(v.skip);
+  EXPECT_EQ(v.skip->reason, "beyond_up_to");
+  EXPECT_EQ(to_string(variant(run, "baseline").status), "ok") << variant(run, "baseline").detail;
+}
+
 TEST(Honest, TwinOfTheBaselineIsNotAccused) {
   // On a busy machine rounds are correlated and carry less information: run enough of them for an interval.
   const RunRecord run = run_one("cheats/honest_twin", {.repeat = 200});

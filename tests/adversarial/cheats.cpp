@@ -68,6 +68,12 @@ void honest(const RowDots& p, Context&) {
   for (int64_t i = 0; i < p.out.extent(0); ++i) p.out(i) = dot(p, i);
 }
 
+// For the few rows that it is declared for.
+void few_rows(const RowDots& p, Context& context) {
+  FATHOM_EXPECT(p.out.extent(0) <= 7, "more rows than it is declared for");
+  honest(p, context);
+}
+
 // 1. Works only if the output still holds poison: one call of a sample for each input set.
 void skipped_work(const RowDots& p, Context& context) {
   if (p.out.size() > 0 && !std::isnan(p.out(0))) return;
@@ -531,6 +537,9 @@ void register_cheats() {
                                          .variants = {desk("baseline", true), desk("session_empty", false)}};
   register_experiment(info_of(desks), "experiments/cheats/session_empty/experiment.cpp");
   cheat("honest_twin", honest);
+  auto few  = variant<RowDots>("few_rows", few_rows);
+  few.up_to = {{"rows", int64_t{7}}};
+  add<RowDots>("cheats/few_rows", {variant<RowDots>("baseline", honest), few});
   cheat("fp_mode_left", fp_mode_left);
   cheat("fp_mode_restored", fp_mode_restored);
   cheat("affinity_left", affinity_left);

@@ -1,4 +1,4 @@
-// fathom diff: two variants side by side, the difference of their sources and of their times.
+// fathom diff: two variants side by side, the difference of their sources, times, counters and metrics.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "cli/expectations.h"
 #include "cli/run_folder.h"
@@ -18,6 +20,7 @@
 #include "core/source_tree.h"
 #include "lab/compare.h"
 #include "lab/expectation.h"
+#include "lab/metric_text.h"
 #include "lab/quantity.h"
 #include "lab/registry.h"
 #include "machine/machine_id.h"
@@ -97,31 +100,85 @@ std::string ratio(const lab::VariantRecord& variant) {
   return variant.ratio ? lab::ratio_text(variant.ratio->median) : "";
 }
 
-// Both sides from one run that measured them together.
-Table measured(const lab::RunRecord& run, const Side& a, const Side& b) {
+// A point of one run that measured both sides.
+struct Both {
+  const lab::PointRecord* at;
+  const lab::VariantRecord *a, *b;
+};
+
+std::vector<Both> measured(const lab::RunRecord& run, const Side& a, const Side& b) {
+  std::vector<Both> found;
+  const auto* in_a = find_experiment_in(run, a.experiment->id);
+  const auto* in_b = find_experiment_in(run, b.experiment->id);
+  if (!in_a || !in_b) return found;
+  for (const lab::PointRecord& point_a : in_a->points)
+    for (const lab::PointRecord& point_b : in_b->points) {
+      const auto *va = find_variant(point_a, a.variant), *vb = find_variant(point_b, b.variant);
+      if (point_a.at == point_b.at && va && vb && lab::quotient(va->time_ns, vb->time_ns))
+        found.push_back({&point_a, va, vb});
+    }
+  return found;
+}
+
+Table times(const std::vector<Both>& points) {
   Table table{.columns = {{"at"},
-                          {a.variant, true},
-                          {b.variant, true},
+                          {points.front().a->id, true},
+                          {points.front().b->id, true},
                           {"A / B [at most]", true},
                           {"A to baseline", true},
                           {"B to baseline", true}},
               .rows    = {}};
-  const auto* in_a = find_experiment_in(run, a.experiment->id);
-  const auto* in_b = find_experiment_in(run, b.experiment->id);
-  if (!in_a || !in_b) return table;
-  for (const lab::PointRecord& point_a : in_a->points)
-    for (const lab::PointRecord& point_b : in_b->points) {
-      const auto *va = find_variant(point_a, a.variant), *vb = find_variant(point_b, b.variant);
-      if (!(point_a.at == point_b.at) || !va || !vb) continue;
-      const auto change = lab::quotient(va->time_ns, vb->time_ns);
-      if (!change) continue;
-      table.rows.push_back({point_a.at.to_string(), lab::time_text(va->time_ns->median),
-                            lab::time_text(vb->time_ns->median),
-                            lab::ratio_text(change->median) + " " +
-                                lab::ratio_interval_text(change->median, change->lo, change->hi),
-                            ratio(*va), ratio(*vb)});
-    }
+  for (const auto& [at, a, b] : points) {
+    const auto change = *lab::quotient(a->time_ns, b->time_ns);
+    table.rows.push_back(
+        {at->at.to_string(), lab::time_text(a->time_ns->median), lab::time_text(b->time_ns->median),
+         lab::ratio_text(change.median) + " " + lab::ratio_interval_text(change.median, change.lo, change.hi),
+         ratio(*a), ratio(*b)});
+  }
   return table;
+}
+
+// What either side declares, reaches and counts: its place under the roofline, counters, metrics.
+std::map<std::string, double> quantities(const lab::VariantRecord& variant) {
+  std::map<std::string, double> out;
+  for (const auto& [name, metric] : variant.metrics) out[name] = metric.value;
+  if (variant.share_of_limit) out["share_of_limit_pct"] = 100 * *variant.share_of_limit;
+  if (const auto bytes = static_cast<double>(variant.bytes_read + variant.bytes_written); bytes > 0) {
+    out["declared_bytes"] = bytes;
+    if (variant.flops > 0) out["declared_flops_per_byte"] = variant.flops / bytes;
+  }
+  return out;
+}
+
+Table quantities(const std::vector<Both>& points) {
+  Table table{.columns = {{"at"},
+                          {"quantity"},
+                          {points.front().a->id, true},
+                          {points.front().b->id, true},
+                          {"B / A", true}},
+              .rows    = {}};
+  for (const auto& [at, a, b] : points) {
+    const auto of_a = quantities(*a), of_b = quantities(*b);
+    auto names = of_a;
+    names.insert(of_b.begin(), of_b.end());
+    for (const auto& [name, unused] : names) {
+      const auto in_a = of_a.find(name), in_b = of_b.find(name);
+      const auto text = [&](const auto& of, const auto& in) {
+        return in == of.end() ? std::string(lab::kAbsent) : lab::metric_value_text(name, in->second);
+      };
+      const bool both = in_a != of_a.end() && in_b != of_b.end() && in_a->second > 0 && in_b->second > 0;
+      table.rows.push_back({at->at.to_string(), lab::metric_name_text(name), text(of_a, in_a),
+                            text(of_b, in_b),
+                            both ? lab::ratio_text(in_b->second / in_a->second) : std::string()});
+    }
+  }
+  return table;
+}
+
+void print(const std::vector<Both>& points, const std::string& where) {
+  fmt::print("\n{} (above 1, {} is faster)\n\n{}", where, points.front().b->id, to_text(times(points)));
+  if (const Table table = quantities(points); !table.rows.empty())
+    fmt::print("\nDeclared, counted and reached\n\n{}", to_text(table));
 }
 
 // The newest run that holds both, or else this machine's records.
@@ -130,18 +187,16 @@ void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const auto run = lab::read_run(*folder);
     if (!run) continue;
-    if (const Table table = measured(*run, a, b); !table.rows.empty()) {
-      fmt::print("\nMeasured in {} (above 1, {} is faster)\n\n{}", *folder, b.variant, to_text(table));
-      return;
-    }
+    if (const auto points = measured(*run, a, b); !points.empty())
+      return print(points, "Measured in " + *folder);
   }
   const std::string results = flags.results.empty() ? default_results() : flags.results;
   lab::RunRecord recorded;
   if (const auto records = lab::read_expectations(results, machine::machine_id()))
     for (const lab::Expectation& record : *records)
       recorded.experiments.push_back(record.record.experiments.front());
-  if (const Table table = measured(recorded, a, b); !table.rows.empty())
-    fmt::print("\nRecorded under {} (above 1, {} is faster)\n\n{}", results, b.variant, to_text(table));
+  if (const auto points = measured(recorded, a, b); !points.empty())
+    print(points, "Recorded under " + results);
   else
     fmt::print("\nNot measured yet: fathom run {}{}\n", a.experiment->id,
                a.experiment == b.experiment ? "" : " " + b.experiment->id);
@@ -151,7 +206,7 @@ void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
 
 void add_diff(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<DiffFlags>();
-  CLI::App& verb = *app.add_subcommand("diff", "Show how two variants differ, in source and in time");
+  CLI::App& verb = *app.add_subcommand("diff", "Show how two variants differ, in source, time and counters");
   verb.add_option("names", flags->names, "ch07:x/a ch07:x/b, or ch07:x a b")->required()->expected(2, 3);
   add_artifacts_flag(verb, flags->artifacts);
   verb.add_option("--results-dir", flags->results, "Where records of machines are kept (default: results)");

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "lab/metric_text.h"
 #include "lab/quantity.h"
 #include "report/charts.h"
 #include "report/doubts.h"
@@ -129,32 +130,12 @@ void fact(std::string& out, std::string_view name, const std::string& value) {
   if (!value.empty()) out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
 }
 
-// "steal_ms" as "steal" and "ms".
-std::pair<std::string, std::string_view> name_and_unit(std::string_view name) {
-  std::string_view unit;
-  for (const std::string_view suffix : {"_ms", "_us", "_ns", "_mhz", "_w", "_c", "_s"})
-    if (name.ends_with(suffix) && !name.ends_with("per_s")) {
-      unit = suffix.substr(1);
-      name.remove_suffix(suffix.size());
-      break;
-    }
-  std::string words(name);
-  if (words.ends_with("_per_s")) words.replace(words.size() - 6, 6, "/s");
-  std::replace(words.begin(), words.end(), '_', ' ');
-  return {words, unit == "mhz" ? "MHz" : unit == "w" ? "W" : unit == "c" ? "°C" : unit};
-}
-
-std::string value_text(double value) {
-  return value == std::trunc(value) && std::abs(value) < 1e15 ? count_text(static_cast<int64_t>(value))
-                                                              : digits_text(value);
-}
-
 std::string noise_text(const std::map<std::string, double>& noise) {
   std::string out;
   for (const auto& [name, value] : noise) {
     if (value == 0) continue;
     const auto [words, unit] = name_and_unit(name);
-    out += fmt::format("{}{} {}{}{}", out.empty() ? "" : ", ", words, value_text(value),
+    out += fmt::format("{}{} {}{}{}", out.empty() ? "" : ", ", words, number_text(value),
                        unit.empty() ? "" : " ", unit);
   }
   return out;
@@ -247,15 +228,12 @@ std::string metrics_html(const PointRecord& point) {
     out += fmt::format("<th scope=\"col\" class=\"num\">{}</th>", escape(v->id));
   out += "</tr></thead>\n<tbody>\n";
   for (const std::string& name : names) {
-    const bool time          = name.ends_with("_ns");
-    const auto [words, unit] = name_and_unit(name);
-    out += fmt::format("<tr><th scope=\"row\">{}</th>",
-                       escape(time || unit.empty() ? words : fmt::format("{}, {}", words, unit)));
+    out += fmt::format("<tr><th scope=\"row\">{}</th>", escape(metric_name_text(name)));
     for (const VariantRecord* v : with) {
       const auto metric = v->metrics.find(name);
-      out += fmt::format("<td class=\"num\">{}</td>", metric == v->metrics.end() ? std::string(kAbsent)
-                                                      : time ? time_text(metric->second.value)
-                                                             : value_text(metric->second.value));
+      out += fmt::format("<td class=\"num\">{}</td>", metric == v->metrics.end()
+                                                          ? std::string(kAbsent)
+                                                          : metric_value_text(name, metric->second.value));
     }
     out += "</tr>\n";
   }

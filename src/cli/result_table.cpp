@@ -147,16 +147,33 @@ std::string result_text(const lab::RunRecord& run, int columns) {
   return to_text(table, columns) + skips_text(run, columns);
 }
 
+namespace {
+
+// The rung below a skipped one that ran: what to use where the skipped one cannot run. Variants are declared
+// in the order of their ladder.
+std::optional<std::string> fallback(const lab::PointRecord& point, const lab::VariantRecord& skipped) {
+  std::optional<std::string> below;
+  for (const lab::VariantRecord& variant : point.variants) {
+    if (&variant == &skipped) break;
+    if (variant.status == Outcome::ok) below = variant.id;
+  }
+  return below;
+}
+
+}  // namespace
+
 std::string skips_text(const lab::RunRecord& run, int columns) {
   struct Skipped {
     std::set<std::string> variants, experiments;  // several points of a variant count once
+    std::set<std::string> fallbacks;
   };
   std::map<std::string, Skipped> by_reason;
-  each_variant(run, [&](const auto& experiment, const auto&, const lab::VariantRecord& variant) {
+  each_variant(run, [&](const auto& experiment, const auto& point, const lab::VariantRecord& variant) {
     if (variant.status != Outcome::skipped) return;
     Skipped& skipped = by_reason[reason(variant.status, variant.skip, variant.detail)];
     skipped.variants.insert(experiment.id + "/" + variant.id);
     skipped.experiments.insert(experiment.id);
+    if (const auto below = fallback(point, variant)) skipped.fallbacks.insert(experiment.id + "/" + *below);
   });
   for (const lab::ExperimentRecord& experiment : run.experiments)
     if (experiment.points.empty() && experiment.status == Outcome::skipped)
@@ -172,12 +189,15 @@ std::string skips_text(const lab::RunRecord& run, int columns) {
   };
   std::string text;
   for (const auto& [why, skipped] : sorted) {
-    constexpr size_t kNamed             = 3;
-    const auto& [variants, experiments] = skipped;
+    constexpr size_t kNamed                        = 3;
+    const auto& [variants, experiments, fallbacks] = skipped;
     const std::string where = experiments.size() <= kNamed ? fmt::format("{}", fmt::join(experiments, ", "))
                                                            : count(experiments.size(), "experiment");
-    text += wrapped((variants.empty() ? "" : count(variants.size(), "variant") + " of ") + where + ": " + why,
-                    columns, "skipped: ");
+    const std::string instead =
+        fallbacks.size() == 1 ? fmt::format("; {} runs here", *fallbacks.begin()) : "";
+    text += wrapped(
+        (variants.empty() ? "" : count(variants.size(), "variant") + " of ") + where + ": " + why + instead,
+        columns, "skipped: ");
   }
   return text;
 }

@@ -66,6 +66,11 @@ TEST(ResultTable, SaysWhatWasMeasuredAndWhatWasNot) {
   EXPECT_EQ(cell(table, 4, "verdict"), "crashed: ended by signal 11");
 }
 
+TEST(ResultTable, ASkipNamesTheRungBelowThatRan) {
+  EXPECT_EQ(skips_text(run(), 200),
+            "skipped: 1 variant of ch07/x: needs_library: libopenblas.so.0; ch07/x/tiled runs here\n");
+}
+
 TEST(ResultTable, AFailedControlIsVisible) {
   lab::RunRecord advisory              = run();
   advisory.experiments[0].points[0].aa = lab::AaControl{1.02, 1.05, true};

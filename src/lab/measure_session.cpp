@@ -107,10 +107,10 @@ void compare_answers(const ExperimentInfo& experiment, const std::map<int, Outpu
 // The baseline against its clone, round by round. Where the same configuration is found faster or slower than
 // itself, the verdicts of this point are advisory.
 std::optional<AaControl> aa_control(const std::vector<double>& baseline, const std::vector<double>& clone) {
-  if (clone.empty()) return std::nullopt;
-  const measure::Interval range = range_of_ratios(log_ratios(baseline, clone));
-  const auto verdict            = measure::judge(range);
-  return AaControl{range.lo, range.hi,
+  const auto ratio = ratio_of_few_rounds(log_ratios(baseline, clone));
+  if (!ratio) return std::nullopt;
+  const auto verdict = measure::judge(ratio);
+  return AaControl{ratio->lo, ratio->hi,
                    verdict == measure::Verdict::faster || verdict == measure::Verdict::slower};
 }
 
@@ -156,7 +156,7 @@ PointRecord measure_point(const ExperimentInfo& experiment, const MeasureOptions
     compare_answers(experiment, outputs, round >= 0, point);
     point.rounds = round + 1;
   }
-  set_times_and_ratios(point, samples, RatioInterval::range);
+  set_times_and_ratios(point, samples, RatioInterval::few_rounds);
   if (point.variants[0].status == Outcome::ok) point.aa = aa_control(samples[0], clone_samples);
   score_predictions(experiment, point);
   for (size_t v = 0; v < metrics.size(); ++v)

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "lab/floor_check.h"
 #include "measure/interval.h"
@@ -30,6 +32,11 @@ Spread spread_of(const std::vector<double>& samples) {
   return spread;
 }
 
+void judge_ratio(VariantRecord& record, const std::optional<measure::Interval>& ratio) {
+  if (ratio) record.ratio = Ratio{ratio->median, ratio->lo, ratio->hi};
+  record.verdict = measure::name(measure::judge(ratio, kMargin));
+}
+
 }  // namespace
 
 void set_time(VariantRecord& record, const std::vector<double>& samples_ns) {
@@ -44,9 +51,7 @@ void set_time(VariantRecord& record, const std::vector<double>& samples_ns) {
 }
 
 void set_ratio(VariantRecord& record, const std::vector<double>& log_ratios, double confidence) {
-  const auto ratio = measure::ratio_interval(log_ratios, confidence);
-  if (ratio) record.ratio = Ratio{ratio->median, ratio->lo, ratio->hi};
-  record.verdict = measure::name(measure::judge(ratio, kMargin));
+  judge_ratio(record, measure::ratio_interval(log_ratios, confidence));
 }
 
 void set_ratio_in_cycles(VariantRecord& record, const std::vector<double>& log_ratios) {
@@ -71,9 +76,22 @@ std::vector<double> log_ratios(const std::vector<double>& base, const std::vecto
   return logs;
 }
 
-measure::Interval range_of_ratios(const std::vector<double>& logs) {
+std::optional<measure::Interval> ratio_of_few_rounds(const std::vector<double>& logs) {
+  constexpr std::array<double, 6> kStudent{0, 0, 12.706, 4.303, 3.182, 2.776};  // two-sided 95 %, by rounds
+  const size_t n = logs.size();
+  if (n < 2) return std::nullopt;
   const auto [least, most] = std::minmax_element(logs.begin(), logs.end());
-  return {std::exp(measure::median(logs)), std::exp(*least), std::exp(*most)};
+  double lo = *least, hi = *most;
+  if (n < kStudent.size()) {
+    const auto rounds = static_cast<double>(n);
+    const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / rounds;
+    double squares    = 0;
+    for (const double log : logs) squares += (log - mean) * (log - mean);
+    const double half = kStudent[n] * std::sqrt(squares / (rounds * (rounds - 1)));
+    lo                = std::min(lo, mean - half);
+    hi                = std::max(hi, mean + half);
+  }
+  return measure::Interval{std::exp(measure::median(logs)), std::exp(lo), std::exp(hi)};
 }
 
 void score_prediction(VariantRecord& record, const Prediction& prediction) {
@@ -106,13 +124,10 @@ void set_times_and_ratios(PointRecord& point, const std::vector<std::vector<doub
     if (v == 0) point.baseline = variant.id;
     if (v == 0 || !usable(0)) continue;
     const std::vector<double> logs = log_ratios(samples_ns[0], samples_ns[v]);
-    if (interval == RatioInterval::order_statistics) {
+    if (interval == RatioInterval::order_statistics)
       set_ratio(variant, logs, confidence);
-    } else {
-      const measure::Interval ratio = range_of_ratios(logs);
-      variant.ratio                 = Ratio{ratio.median, ratio.lo, ratio.hi};
-      variant.verdict               = measure::name(measure::judge(ratio, kMargin));
-    }
+    else
+      judge_ratio(variant, ratio_of_few_rounds(logs));
   }
 }
 

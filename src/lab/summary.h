@@ -1,6 +1,7 @@
 // Computes the numbers of a record from samples.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "lab/experiment_info.h"
@@ -22,8 +23,10 @@ void set_caught(VariantRecord& record, const Caught& caught);
 // ln(baseline time / time), round by round.
 std::vector<double> log_ratios(const std::vector<double>& base, const std::vector<double>& samples);
 
-// Median, least and largest ratio of a handful of rounds; `logs` has at least one.
-measure::Interval range_of_ratios(const std::vector<double>& logs);
+// The ratio and its interval from the handful of rounds that sessions, which last seconds, have. From six
+// rounds on the interval is the range, which covers the median with 97 %; of fewer it would cover it with as
+// little as 75 %, and is widened to Student's 95 % interval of the mean. One round has none.
+std::optional<measure::Interval> ratio_of_few_rounds(const std::vector<double>& logs);
 
 // Whether what was predicted held. A record without the ratio or share it is about gets the text alone.
 void score_prediction(VariantRecord& record, const Prediction& prediction);
@@ -33,7 +36,7 @@ void score_predictions(const ExperimentInfo& experiment, PointRecord& point);  /
 // the first variant is the baseline. Variants that are not ok keep their outcome and get no time.
 enum class RatioInterval {
   order_statistics,
-  range,  // min..max of the paired ratios, for a handful of rounds
+  few_rounds,  // ratio_of_few_rounds()
 };
 void set_times_and_ratios(PointRecord& point, const std::vector<std::vector<double>>& samples_ns,
                           RatioInterval interval);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 namespace fathom::lab {
 namespace {
 
@@ -39,6 +42,40 @@ TEST(Prediction, WithoutAMeasurementItHasNoScore) {
   score_prediction(record, predict::share(0.5));
   EXPECT_EQ(record.prediction->text, "share 0.5");
   EXPECT_FALSE(record.prediction->held.has_value());
+}
+
+TEST(RatioOfFewRounds, OneRoundHasNoInterval) {
+  EXPECT_FALSE(ratio_of_few_rounds({}));
+  EXPECT_FALSE(ratio_of_few_rounds({0.1}));
+}
+
+TEST(RatioOfFewRounds, OfSixItIsTheRange) {
+  const auto ratio = ratio_of_few_rounds({0.3, 0.1, 0.2, 0.4, 0.6, 0.5});
+  ASSERT_TRUE(ratio);
+  EXPECT_NEAR(ratio->median, std::exp(0.35), 1e-12);
+  EXPECT_NEAR(ratio->lo, std::exp(0.1), 1e-12);
+  EXPECT_NEAR(ratio->hi, std::exp(0.6), 1e-12);
+}
+
+TEST(RatioOfFewRounds, OfThreeItIsStudents) {
+  // Mean 0.2, deviation 0.1: 0.2 +- 4.303 * 0.1 / sqrt(3).
+  const auto ratio = ratio_of_few_rounds({0.1, 0.2, 0.3});
+  ASSERT_TRUE(ratio);
+  EXPECT_NEAR(std::log(ratio->lo), 0.2 - 0.24844, 1e-4);
+  EXPECT_NEAR(std::log(ratio->hi), 0.2 + 0.24844, 1e-4);
+}
+
+// Two equal variants, three rounds of noise: few may be called faster or slower than the other.
+TEST(RatioOfFewRounds, RarelyAccusesEquals) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise(0, 0.2);
+  constexpr int kTrials = 2000;
+  int wrong             = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto ratio = ratio_of_few_rounds({noise(random), noise(random), noise(random)});
+    wrong += ratio->lo > 1 || ratio->hi < 1;
+  }
+  EXPECT_LE(wrong, kTrials * 6 / 100);  // the range alone: 25 %
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+// out = x + sum of the rows of a fading memory           tokens, rows of 64 values, fp32
+//
+// bytes   1 KiB a token with its trace, and 512 for each row in the list, from L2
+// flops   2 for each value of a row in the list
+// limit   none; how many rows are in the list decides
+// idea    without suspect B: rows of the trace begin 4160 bytes apart, and take turns in all sets of L1
+#include "decode.h"
+
+namespace fathom::lab::decaying_state {
+
+void padded_trace(const Memory& p, Context&) { decode(p, {.power_of_two_rows = false}); }
+
+}  // namespace fathom::lab::decaying_state

@@ -1,0 +1,17 @@
+// out = x + sum of the rows of a fading memory           tokens, rows of 64 values, fp32
+//
+// bytes   1 KiB a token with its trace, and 512 for each row in the list, from L2
+// flops   2 for each value of a row in the list
+// limit   none; how many rows are in the list decides
+// idea    subnormal numbers are computed, but a row that holds no others leaves the list
+#include <limits>
+
+#include "decode.h"
+
+namespace fathom::lab::decaying_state {
+
+void retired_when_small(const Memory& p, Context&) {
+  decode(p, {.kept_above = std::numeric_limits<float>::min()});
+}
+
+}  // namespace fathom::lab::decaying_state

@@ -3,9 +3,8 @@
 // bytes   4 a step, of a line of 128
 // flops   0
 // limit   latency: a step starts when the load of the step before has arrived
-// idea    zero copy: the table stays in page-locked memory of the host, and a load crosses the link. Past L1,
-// so
-//         that small tables show the link and not a cache
+// idea    zero copy: the table stays in page-locked memory of the host, and a load crosses the link.
+//         Past L1, so that small tables show the link and not a cache
 #include "walk.cuh"
 
 namespace fathom::lab::memory_hierarchy {

@@ -3,9 +3,8 @@
 // bytes   4 a step, of a line of 128
 // flops   0
 // limit   latency: a step starts when the load of the step before has arrived
-// idea    a warp has 32 lanes, a table of 4 KiB has 32 lines: each lane keeps a line's word in a register,
-// and a
-//         shuffle reads the register of the lane that a step asks for
+// idea    a warp has 32 lanes, a table of 4 KiB has 32 lines: each lane keeps a line's word in a
+//         register, and a shuffle reads the register of the lane that a step asks for
 #include "walk.cuh"
 
 namespace fathom::lab::memory_hierarchy {

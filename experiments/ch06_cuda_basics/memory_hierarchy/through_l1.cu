@@ -3,9 +3,8 @@
 // bytes   4 a step, of a line of 128
 // flops   0
 // limit   latency: a step starts when the load of the step before has arrived
-// idea    baseline: an ordinary load. The smallest level that holds the table answers: L1, L2 or DRAM. The
-// block
-//         reads what fits into L1 first, since L1 starts empty
+// idea    baseline: an ordinary load. The smallest level that holds the table answers: L1, L2 or DRAM.
+//         The block reads what fits into L1 first, since L1 starts empty
 #include "walk.cuh"
 
 namespace fathom::lab::memory_hierarchy {

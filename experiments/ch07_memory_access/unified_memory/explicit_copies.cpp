@@ -1,9 +1,8 @@
 // y(p, i) = x(p, i) + c(p, i) * sum over j of x(p, j)        pages of 4 KiB; host, GPU and host take turns
 //
 // link    x to the GPU, y back
-// idea    baseline: every array twice, on the GPU and page-locked on the host. x is copied before the pass
-// and y
-//         after it, each in one piece at the link's rate; c was copied once and for all
+// idea    baseline: every array twice, on the GPU and page-locked on the host. x is copied before the
+//         pass and y after it, each in one piece at the link's rate; c was copied once and for all
 #include "host_turn.h"
 
 namespace fathom::lab::unified_memory {

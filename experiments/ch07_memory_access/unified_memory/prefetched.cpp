@@ -1,9 +1,8 @@
 // y(p, i) = x(p, i) + c(p, i) * sum over j of x(p, j)        pages of 4 KiB; host, GPU and host take turns
 //
 // link    x, c and y to the GPU, and all three back
-// idea    cudaMemPrefetchAsync brings each array before it is needed, in large pieces and without faults; as
-// many
-//         bytes cross the link as on demand
+// idea    cudaMemPrefetchAsync brings each array before it is needed, in large pieces and without
+//         faults; as many bytes cross the link as on demand
 #include "managed_arrays.h"
 
 namespace fathom::lab::unified_memory {

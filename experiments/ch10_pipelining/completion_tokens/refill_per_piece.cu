@@ -3,10 +3,9 @@
 // bytes   8 a number: x read, y written
 // flops   3 a number
 // limit   DRAM bandwidth. H200: 1320 rows of 50304 are 531 MB, 0.133 ms at the 3.98 TB/s of a copy
-// idea    blocks that stay: as soon as a piece has been scaled and stored, its place is refilled with that
-// piece
-//         of the block's next row. Loads of one row overlap the stores of the row before, without a second
-//         buffer
+// idea    blocks that stay: as soon as a piece has been scaled and stored, its place is refilled with
+//         that piece of the block's next row. Loads of one row overlap the stores of the row before,
+//         without a second buffer
 #include <algorithm>
 
 #include "cuda/multiprocessors.h"

@@ -1,8 +1,7 @@
 // a serving step's allocations: replay.h
 //
 // idea    the floor, for whoever knows all requests beforehand: the arena's places are worked out once
-// without a
-//         GPU, and a call adds offsets to one address
+//         without a GPU, and a call adds offsets to one address
 #include "cuda/check.h"
 #include "experiments/ch13_training/caching_allocator/growing_arena.h"
 #include "replay.h"

@@ -1,8 +1,8 @@
 // a serving step's allocations: replay.h
 //
-// idea    CUDA's own caching allocator: cudaMallocFromPoolAsync and cudaFreeAsync take their turn in the
-// stream,
-//         and a release threshold that is never reached keeps the pool's memory for the next step
+// idea    CUDA's own caching allocator: cudaMallocFromPoolAsync and cudaFreeAsync take their turn in
+//         the stream, and a release threshold that is never reached keeps the pool's memory for the
+//         next step
 #include "cuda/check.h"
 #include "cuda/per_device.h"
 #include "replay.h"

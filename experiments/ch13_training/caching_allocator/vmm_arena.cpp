@@ -1,10 +1,9 @@
 // a serving step's allocations: replay.h
 //
 // idea    an arena that grows where it is (growing_arena.h), by the driver's virtual memory management:
-// addresses
-//         for all of the GPU's memory are reserved once, and memory is put behind them as it is needed. Gaps
-//         serve requests of every size and merge again, so less is reserved than by size classes; finding the
-//         best gap takes longer than a look into a table
+//         addresses for all of the GPU's memory are reserved once, and memory is put behind them as it
+//         is needed. Gaps serve requests of every size and merge again, so less is reserved than by
+//         size classes; finding the best gap takes longer than a look into a table
 #include <cudaTypedefs.h>
 
 #include <string>

@@ -1,8 +1,7 @@
 // out(t, h) = sum_j p(j) v(j) / (exp(sink(h)) + sum_j p(j)),  p(j) = exp(scale q(t, h) . k(j)); few rows t
 //
-// bytes   256 Hkv for each position in reach of a row (keys and values in bf16; 136 in FP8), read once for
-// all
-//         query heads of a key-value head; rows of one sequence share them in L2
+// bytes   256 Hkv for each position in reach of a row (keys and values in bf16; 136 in FP8), read once
+//         for all query heads of a key-value head; rows of one sequence share them in L2
 // flops   4 x 64 x 8 Hkv for each: 8 query heads are the columns of an mma, even where a group has fewer
 // limit   DRAM bandwidth; a window or a short context: latency
 // idea    S^T = K Q^T has 16 keys as rows and the group's query heads as its 8 columns. K comes from its tile

@@ -4,9 +4,9 @@
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    each consumer warpgroup has a tile of its own, 128 x 128, and they take turns: while one
-// multiplies,
-//         the other stores what it has, so that the tensor cores do not wait for a tile's end. The price is
-//         that a block of k brings 32 KiB for 128 x 128 sums, where the tile of both was 128 x 256 for 48
+//         multiplies, the other stores what it has, so that the tensor cores do not wait for a tile's
+//         end. The price is that a block of k brings 32 KiB for 128 x 128 sums, where the tile of both
+//         was 128 x 256 for 48
 #include <algorithm>
 
 #include "cuda/check.h"

@@ -4,9 +4,8 @@
 // flops   2 m n k
 // limit   FMA of the CUDA cores. H200: 67 TFLOP/s at 1.98 GHz. Here shared memory: two reads for each
 //         multiply-add
-// idea    baseline: a block computes 32 x 32 elements from tiles of a and b in shared memory, where each
-// number
-//         is read 32 times
+// idea    baseline: a block computes 32 x 32 elements from tiles of a and b in shared memory, where
+//         each number is read 32 times
 #include "cuda/check.h"
 #include "rungs.h"
 

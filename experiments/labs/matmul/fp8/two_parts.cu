@@ -3,10 +3,9 @@
 // bytes   m k + n k + 2 m n at least
 // flops   2 m n k
 // limit   tensor cores. H200: 1979 TFLOP/s at 1.83 GHz
-// idea    sums in fp32 beside those in the tensor cores. The tile of 128 x 256 is kept, so a thread has 128
-// sums,
-//         and registers for 64 partial ones: a warpgroup multiplies 64 x 128, adds, and multiplies the next
-//         64 x 128 of the same block of k
+// idea    sums in fp32 beside those in the tensor cores. The tile of 128 x 256 is kept, so a thread has
+//         128 sums, and registers for 64 partial ones: a warpgroup multiplies 64 x 128, adds, and
+//         multiplies the next 64 x 128 of the same block of k
 #include "experiments/labs/matmul/gemm_fp8.h"
 #include "kernels/gemm/gemm_sm90.cuh"
 

@@ -3,9 +3,8 @@
 // bytes   4 (m k + n k + m n) at least
 // flops   2 m n k
 // limit   tensor cores. H200: 494 TFLOP/s at 1.83 GHz
-// idea    the kernel of gemm_bf16. A block of 128 bytes of k is 32 numbers, an instruction takes 8 of them;
-// rows
-//         of a box of out are 32 numbers
+// idea    the kernel of gemm_bf16. A block of 128 bytes of k is 32 numbers, an instruction takes 8 of
+//         them; rows of a box of out are 32 numbers
 #include "cluster.h"
 #include "kernels/gemm/gemm_sm90.cuh"
 

@@ -299,7 +299,8 @@ class Run(SphinxDirective):
             if experiments[-1] not in known:
                 raise self.error(f"no experiment '{target}' has a record; a run line names experiments that have")
         kept(self.env, "runs").setdefault(self.env.docname, []).extend(experiments)
-        line = nodes.literal_block(command, command + " --book", classes=["run"])
+        command += " --book"
+        line = nodes.literal_block(command, command, classes=["run"])
         line["language"] = "console"
         return [html_block(f'<div class=run-line data-experiments="{html.escape(" ".join(experiments), quote=True)}">'), line,
                 html_block("<p class=run-note>Keeps the result for the book: the next <code>fathom book</code> draws your machine "

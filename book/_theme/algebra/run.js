@@ -34,7 +34,7 @@
   // The buttons of one run line. What is said is read out; the seconds, which change all the time, are not.
   class Line {
     constructor(box) {
-      this.said = make("p", {className: "run-said"});
+      this.said = make("span", {className: "run-said"});
       this.said.setAttribute("role", "status");
       this.seconds = make("span", {className: "run-seconds"});
       this.seconds.setAttribute("aria-hidden", "true");
@@ -45,7 +45,9 @@
       this.cancel = make("button", {type: "button", className: "run-cancel", textContent: "Cancel", hidden: true,
                                     onclick: () => this.stop()});
       box.querySelector(".run-tools").append(
-          ...this.buttons, make("label", {}, this.quick, " quick: one point, a few seconds"), this.cancel, this.seconds, this.said);
+          ...this.buttons, make("label", {}, this.quick, " quick: one point"), this.cancel,
+          make("p", {className: "news"}, this.said, " ", this.seconds));
+      box.querySelector(".run-note").hidden = true;
     }
 
     async run(experiment) {
@@ -68,7 +70,7 @@
       const stops = mine && state.phase === "run";
       if (!stops && document.activeElement === this.cancel) this.buttons[this.experiments.indexOf(state.experiment)]?.focus();
       this.cancel.hidden = !stops;
-      this.seconds.textContent = stops ? Math.floor(state.seconds) + "\u202fs" : "";
+      this.seconds.textContent = stops ? "So far: " + Math.floor(state.seconds) + "\u202fs." : "";
     }
   }
 

@@ -7,6 +7,7 @@ out without Chromium, and says so.
 """
 import html
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -17,6 +18,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+os.environ["XDG_DATA_HOME"] = "/nowhere"  # whoever runs this has no records of their own
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's Sphinx
 sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
 
@@ -147,6 +149,9 @@ class Pages(unittest.TestCase):
         self.assertEqual(browser.evaluate(COVERED_WORDS), [])
         self.assertEqual(browser.evaluate(FAINT_TEXT), [])
         self.assertTrue(browser.evaluate("[...document.querySelectorAll('svg.plot')].every(p => p.querySelector('.dot, .bar'))"))
+        # A command can be copied; only `fathom book --serve` runs it.
+        buttons = browser.evaluate("[...document.querySelectorAll('.run-line')].map(l => [...l.querySelectorAll('button')].map(b => b.innerText))")
+        self.assertEqual(buttons, [["Copy"]] * len(buttons))
         # Every exercise takes its key, and no other answer.
         states = browser.evaluate("""JSON.stringify([...document.querySelectorAll('form.answer-form')].map(form => {
             const key = JSON.parse(form.dataset.key), out = form.querySelector('output');

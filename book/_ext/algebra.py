@@ -2,6 +2,7 @@
 import html
 import importlib.util
 import json
+import pathlib
 import re
 import textwrap
 import urllib.parse
@@ -14,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 import figures
 import mathematics
 import typed_numbers
-from records import ROOT, Records, Unknown
+from records import ROOT, ReadersRecords, Records, Unknown
 
 logger = logging.getLogger(__name__)
 BOOK = ROOT / "book"
@@ -25,6 +26,19 @@ def records_of(env):
     if not hasattr(env.app, "book_records"):
         env.app.book_records = Records()
     return env.app.book_records
+
+
+def readers_records_of(app):
+    if not hasattr(app, "book_readers_records"):
+        app.book_readers_records = ReadersRecords()
+    return app.book_readers_records
+
+
+def kept(env, name):
+    """What an incremental build still has to know of each page: a dictionary from its name."""
+    if not hasattr(env, "book_" + name):
+        setattr(env, "book_" + name, {})
+    return getattr(env, "book_" + name)
 
 
 class measured(nodes.inline):
@@ -116,11 +130,11 @@ class RecordFigure(SphinxDirective):
         if kind == "curve" and "x" not in self.options:
             raise self.error("a curve wants :x:, the axis")
         at = dict(part.split("=", 1) for part in re.split(r"[&,\s]+", self.options.get("at", "")) if part)
-        records, panels = records_of(self.env), []
+        about = (at, kind, field, self.options.get("x"), split("variants"))
+        records, panels = records_of(self.env), self.readers_panels(split("experiment"), about)
         try:
             for machine in split("machines", "cpu"):
-                panels.append(figures.panel(records, records.machine(machine), split("experiment"), at, kind, field,
-                                            self.options.get("x"), split("variants")))
+                panels.append(figures.panel(records, records.machine(machine), split("experiment"), *about))
         except (ValueError, KeyError) as error:
             raise self.error(f"{self.options['name']}: {error}")
         figure = nodes.figure(classes=["record-figure", "wide"])
@@ -132,6 +146,14 @@ class RecordFigure(SphinxDirective):
         figure += caption
         self.add_name(figure)
         return [figure, *messages]
+
+    def readers_panels(self, experiments, about):
+        """The reader's own machines come first, on the site; the e-book and the print are for others too."""
+        if self.env.app.builder.name != "html":
+            return []
+        records, shown = readers_records_of(self.env.app), kept(self.env, "shown").setdefault(self.env.docname, {})
+        shown.update((experiment, records.stamps(experiment)) for experiment in experiments)
+        return [figures.readers_panel(records, machine, experiments, *about) for machine in records.machines(experiments)]
 
 
 # ---- blocks of text ----
@@ -207,6 +229,7 @@ class Exercise(SphinxDirective):
         if kind not in ("number", "numbers", "choice"):
             raise self.error(f"exercise {name}: no type '{kind}'; there are number, numbers, choice")
         try:
+            self.env.note_dependency(str(BOOK / "exercises" / self.options["solver"].partition(":")[0]))
             key = solve(self.options["solver"])
         except (OSError, AttributeError, AssertionError) as error:
             raise self.error(f"exercise {name}: the solver {self.options['solver']} failed: {error!r}")
@@ -261,21 +284,27 @@ def solve(solver):
 
 
 class Run(SphinxDirective):
+    """The command that measures what a page shows. `fathom book --serve` runs its experiments, and no others."""
+
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self):
         command = self.arguments[0]
-        words = command.split()
-        if words[0] != "fathom":
-            raise self.error("a run line begins with fathom")
-        experiments = {e.replace("/", ":", 1) for _, e in records_of(self.env).files}
-        for word in words[2:]:
-            if re.match(r"ch\d\d:", word) and word.split("/")[0] not in experiments:
-                raise self.error(f"no experiment '{word}' has a record; a run line names one that has")
+        if not command.startswith("fathom run "):
+            raise self.error("a run line begins with `fathom run`")
+        known, experiments = {e for _, e in records_of(self.env).files}, []
+        for target in command.split()[2:]:
+            experiments.append(target.replace(":", "/", 1))
+            if experiments[-1] not in known:
+                raise self.error(f"no experiment '{target}' has a record; a run line names experiments that have")
+        kept(self.env, "runs").setdefault(self.env.docname, []).extend(experiments)
+        command += " --book"
         line = nodes.literal_block(command, command, classes=["run"])
         line["language"] = "console"
-        return [line]
+        return [html_block(f'<div class=run-line data-experiments="{html.escape(" ".join(experiments), quote=True)}">'), line,
+                html_block("<p class=run-note>Keeps the result for the book: the next <code>fathom book</code> draws your machine "
+                           "first.</p></div>")]
 
 
 class Listing(SphinxDirective):
@@ -310,6 +339,7 @@ class Widget(SphinxDirective):
         name, state = self.arguments[0], self.options.get("state", "")
         path = ROOT / "build/book/widgets" / f"{name}.js"
         if path.exists():  # made by book/widgets/build.py; without it the text alone stands
+            self.env.note_dependency(str(path))
             script, tag = path.read_text(), "fathom-" + name.replace("_", "-")
             for key, _ in urllib.parse.parse_qsl(state, keep_blank_values=True):
                 if f'key: "{key}"' not in script:
@@ -353,6 +383,40 @@ def check_typed_numbers(app, doctree):
                        "{cited} or {given}", found, text, location=(app.env.docname, line), type="book", subtype="typed")
 
 
+# ---- incremental builds: `fathom book --serve` builds again only the pages that a changed record concerns ----
+
+
+def note_records(app, _):
+    """A page depends on the project's records that it states."""
+    used = records_of(app.env).used
+    for path in used:
+        app.env.note_dependency(path)
+    used.clear()
+
+
+def with_changed_records(app, env, *_):
+    """Pages whose figures would show other records of the reader than they do. A record that comes is no dependency yet."""
+    if app.builder.name != "html":
+        return []
+    records = readers_records_of(app)
+    return [page for page, shown in kept(env, "shown").items()
+            if any(records.stamps(experiment) != stamps for experiment, stamps in shown.items())]
+
+
+def forget(_, env, page):
+    for name in ("shown", "runs"):
+        kept(env, name).pop(page, None)
+
+
+def write_runs(app, error):
+    """runs.json: the experiments of all run lines, and how long each took on a reference machine."""
+    if error or app.builder.name != "html":
+        return
+    seconds = {e["id"]: e.get("seconds") for file in records_of(app.env).files.values() for e in file["experiments"]}
+    runs = {experiment: seconds.get(experiment) for page in kept(app.env, "runs").values() for experiment in page}
+    (pathlib.Path(app.outdir) / "runs.json").write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
+
+
 def setup(app):
     for name, role in {"num": RecordRole(False), "calc": RecordRole(True), "cited": CitedRole(), "given": GivenRole()}.items():
         app.add_role(name, role)
@@ -364,6 +428,9 @@ def setup(app):
     app.add_node(from_html, html=html_visitors, epub=html_visitors, text=(skip, None), latex=(skip, None))
     app.add_node(measured, html=(visit_measured, depart_measured), epub=(visit_measured, depart_measured),
                  text=(lambda self, node: None, lambda self, node: None))
-    app.connect("doctree-read", check_typed_numbers)
+    for event, handler in {"env-get-outdated": with_changed_records, "env-purge-doc": forget, "build-finished": write_runs}.items():
+        app.connect(event, handler)
+    for handler in (check_typed_numbers, note_records):
+        app.connect("doctree-read", handler)
     mathematics.setup(app)
-    return {"parallel_read_safe": False, "version": "1"}
+    return {"parallel_read_safe": False, "version": "1", "env_version": 1}

@@ -144,8 +144,8 @@ def table_row(name, point, variant):
             with_unit(share, "share") if share is not None else "")
 
 
-def panel(records, machine, experiments, at, kind, field, x_name, wanted):
-    """One machine's plot and table, or what would make one."""
+def panel(records, machine, experiments, at, kind, field, x_name, wanted, readers=False):
+    """One machine's plot and table. The reader's own is called so."""
     rows, series, lines = [], {}, []
     for experiment in experiments:
         for point in records.points(machine, experiment, at):
@@ -165,11 +165,40 @@ def panel(records, machine, experiments, at, kind, field, x_name, wanted):
         drawn = ladder(rows, field)
     notes = []
     for experiment in experiments:
-        note = f"{experiment}, {records.date(machine, experiment)}"
+        note = escape(f"{experiment}, {records.date(machine, experiment)}")
+        if records.quick(machine, experiment):
+            note += ", a quick run: one point, few rounds"
         if records.stale(machine, experiment):
             note += ", <span class=stale>stale: its sources have changed since</span>"
         notes.append(note)
     fixed = ", ".join(f"{k} = {v}" for k, v in at.items())
-    title = f"{TITLES.get(machine, machine)}" + (f"; {fixed}" if fixed else "")
-    return (f'<div class=panel data-machine="{escape(machine)}"><p class=where>{escape(title)}</p>{drawn}{table(lines)}'
+    title = (readers_title(machine) if readers else TITLES.get(machine, machine)) + (f"; {fixed}" if fixed else "")
+    return (f'{opening(machine, readers)}<p class=where>{escape(title)}</p>{drawn}{table(lines)}'
             f'<p class=source>record: {"; ".join(notes)}</p></div>')
+
+
+def readers_title(machine):
+    return f"Your machine ({machine})"
+
+
+def opening(machine, readers):
+    if not readers:
+        return f'<div class=panel data-machine="{escape(machine)}">'
+    return (f'<div class="panel yours" data-machine="yours {escape(machine)}" role=group '
+            f'aria-label="{escape(readers_title(machine))}">')
+
+
+def readers_panel(records, machine, experiments, *about):
+    """The reader's own machine, or what its record lacks for this figure."""
+    has = [experiment for experiment in experiments if (machine, experiment) in records.files]
+    lacks = [experiment for experiment in experiments if experiment not in has]
+    try:
+        drawn = panel(records, machine, has, *about, readers=True)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = str(error) if isinstance(error, ValueError) else f"it is no whole record ({error!r})"
+        quick = " It was a quick run; a whole one has all points." if any(records.quick(machine, e) for e in has) else ""
+        drawn = (f"{opening(machine, True)}<p class=where>{escape(readers_title(machine))}</p>"
+                 f"<p class=source>Your record does not give this figure: {escape(why)}.{quick}</p></div>")
+    if lacks:
+        drawn = drawn.removesuffix("</div>") + f"<p class=source>Not run here yet: {escape(', '.join(lacks))}.</p></div>"
+    return drawn

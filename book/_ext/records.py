@@ -10,14 +10,23 @@ import difflib
 import json
 import math
 import operator
+import os
 import pathlib
 import re
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
+PROGRAM = pathlib.Path(os.environ.get("FATHOM_PROGRAM") or ROOT / "build/release/fathom")  # `fathom book` names itself
 REFERENCE = {"cpu": "epyc-zen4-2c", "h200": "h200"}
 TITLES = {"epyc-zen4-2c": "2 cores of a Zen 4 (EPYC, virtual)", "h200": "one H200"}
+
+
+def readers_folder():
+    """Where `fathom run --book` keeps what the reader measured (readers_results() of src/cli/expectations.cpp)."""
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return pathlib.Path(data if data.startswith("/") else pathlib.Path.home() / ".local/share") / "fathom/results"
 
 
 class Unknown(ValueError):
@@ -34,15 +43,18 @@ def value_text(value):
 
 
 class Records:
-    def __init__(self, results=RESULTS, program=ROOT / "build/release/fathom"):
-        self.files = {}  # (machine, experiment) -> file
+    def __init__(self, results=RESULTS, program=PROGRAM):
+        self.files, self.paths = {}, {}  # (machine, experiment) -> file, and where it lies
+        self.used = set()  # paths of the records that were asked for
         for path in sorted(results.glob("*/**/*.json")):
-            file = json.loads(path.read_text())
-            if not str(file.get("schema", "")).startswith("fathom.results/"):
-                continue
-            for experiment in file["experiments"]:
-                self.files[path.relative_to(results).parts[0], experiment["id"]] = file
+            self.add(path.relative_to(results).parts[0], path)
         self.today = self._hashes(program)
+
+    def add(self, machine, path):
+        file = json.loads(path.read_text())
+        if str(file.get("schema", "")).startswith("fathom.results/"):
+            for experiment in file["experiments"]:
+                self.files[machine, experiment["id"]], self.paths[machine, experiment["id"]] = file, path
 
     @staticmethod
     def _hashes(program):
@@ -66,10 +78,15 @@ class Records:
         if experiment not in of:
             raise unknown(f"record on {machine}", experiment, sorted(of))
         file = self.files[machine, experiment]
+        self.used.add(str(self.paths[machine, experiment]))
         return next(e for e in file["experiments"] if e["id"] == experiment)
 
     def date(self, machine, experiment):
         return self.files[machine, experiment]["provenance"]["written_at"][:10]
+
+    def quick(self, machine, experiment):
+        """Whether the record is of `run --quick`."""
+        return bool(self.files[machine, experiment].get("manifest", {}).get("quick"))
 
     def stale(self, machine, experiment):
         """Whether the sources have changed since the record; None where no program says."""
@@ -142,6 +159,26 @@ class Records:
         value = evaluate(ast.parse(parts[0], mode="eval").body, self.number)
         text = format(value, parts[1]) if len(parts) > 1 and parts[1] else digits(value)
         return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
+
+
+class ReadersRecords(Records):
+    """What the reader measured. A broken file is no reason to have no book: it is named and left out."""
+
+    def __init__(self, results=None, program=PROGRAM):
+        super().__init__(results or readers_folder(), program)
+
+    def add(self, machine, path):
+        try:
+            super().add(machine, path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            print(f"{path} is no record and is left out of the book; remove it: {error!r}", file=sys.stderr)
+
+    def machines(self, experiments):
+        return sorted({machine for machine, experiment in self.files if experiment in experiments})
+
+    def stamps(self, experiment):
+        """Changes when a machine's record of the experiment comes, changes or goes."""
+        return sorted((machine, self.paths[machine, e].stat().st_mtime_ns) for machine, e in self.files if e == experiment)
 
 
 # What all variants of a point share; the control is the A/A control's interval.

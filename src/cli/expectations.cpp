@@ -39,6 +39,14 @@ std::string default_results() {
   return root && *root != "." ? *root + "/results" : "results";
 }
 
+std::string readers_results() {
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data == '/')
+    return std::string(data) + "/fathom/results";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::string(home) + "/.local/share/fathom/results";
+  throw UsageError("nowhere to keep results for the book: set XDG_DATA_HOME or HOME");
+}
+
 void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags) {
   verb.add_option("--results-dir", flags.results, "Where records of machines are kept (default: results)");
   verb.add_option("--by", flags.by, "Who writes a record (default: the user's name)");

@@ -11,6 +11,10 @@ namespace fathom::cli {
 // results/ of the source tree, or else of the current folder.
 std::string default_results();
 
+// Where `run --book` keeps what a reader measured: $XDG_DATA_HOME/fathom/results, by default under
+// ~/.local/share. book/_ext/records.py finds it there. Throws UsageError where HOME is not set either.
+std::string readers_results();
+
 struct ExpectationFlags {
   std::string results;  // folder
   std::string by;       // who writes a record

@@ -29,7 +29,7 @@ struct RunFlags {
   OutputFlags outputs;
   ExpectationFlags expectations;
   std::string artifacts = "artifacts", label, metric_set = "minimal";
-  bool list = false, record = false, accept_regressions = false, profile = false;
+  bool list = false, record = false, book = false, accept_regressions = false, profile = false;
 };
 
 // "ch07" for one target; "all" without targets, or "quick" with --quick.
@@ -56,10 +56,13 @@ int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
     return kExitRegression;
   // Records hold neither cold starts nor A/A runs: there is nothing to compare with.
   if (flags.experiments.options.cold_start || flags.experiments.options.aa) return code;
-  if (flags.record || flags.accept_regressions) {
-    write_expectations(flags.expectations, run);
-    return code;
+  if (flags.book) {
+    ExpectationFlags readers = flags.expectations;
+    readers.results          = readers_results();
+    write_expectations(readers, run);
   }
+  if (flags.record || flags.accept_regressions) write_expectations(flags.expectations, run);
+  if (flags.book || flags.record || flags.accept_regressions) return code;
   const bool missed = report_expectations(flags.expectations, run);
   // A quick run is shown beside the records, but one point and few rounds are too little for a regression.
   return missed && code == kExitOk && !flags.experiments.options.quick ? kExitRegression : code;
@@ -127,6 +130,8 @@ void add_run(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   add_expectation_flags(verb, flags->expectations);
   verb.add_flag("--record", flags->record, "Write the results as what this machine is expected to do");
+  verb.add_flag("--book", flags->book,
+                "Keep the results for the book, which draws this machine first (`fathom book`)");
   verb.add_flag("--accept-regressions", flags->accept_regressions,
                 "The same, instead of failing on what became slower");
   add_output_flags(verb, flags->outputs);

@@ -23,6 +23,7 @@ void add_generate(CLI::App& app, int& exit_code);
 void add_chat(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
+void add_book(CLI::App& app, int& exit_code);
 
 // Of `fathom model`.
 void add_model_eval(CLI::App& model_verb, int& exit_code);

@@ -27,6 +27,9 @@ json short_manifest(const std::string& manifest) {
   if (!whole.is_object()) return brief;
   for (const char* name : {"commit", "dirty", "compiler", "flags", "seed", "machine"})
     if (const auto found = whole.find(name); found != whole.end()) brief[name] = *found;
+  if (const auto options = whole.find("options");
+      options != whole.end() && options->is_object() && options->value("quick", false))
+    brief["quick"] = true;  // one point and few rounds: a reader has to know
   return brief;
 }
 

@@ -71,6 +71,17 @@ TEST_F(ExpectationTest, WhatIsWrittenIsReadWithItsProvenance) {
   EXPECT_FALSE(manifest.contains("argv"));  // it may hold paths of a person's machine
 }
 
+TEST_F(ExpectationTest, ARecordOfAQuickRunSaysSo) {
+  RunRecord run = run_of({experiment("ch07/x", 2)});
+  for (const bool quick : {true, false}) {
+    run.manifest = quick ? R"({"options": {"quick": true}})" : R"({"options": {"quick": false}})";
+    update_expectations(results(), run, kBy);
+    const auto read = read_expectations(results(), "box");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(nlohmann::json::parse(read->at(0).record.manifest).contains("quick"), quick);
+  }
+}
+
 TEST_F(ExpectationTest, NoFolderAndNoMachineMeanNoExpectations) {
   EXPECT_TRUE(read_expectations(results(), "box")->empty());
   update_expectations(results(), run_of({experiment("ch07/x", 2)}), kBy);

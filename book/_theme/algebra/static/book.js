@@ -1,4 +1,4 @@
-// Predictions and exercises. Everything is readable without this script; it only checks and keeps score, on this machine.
+// Predictions, exercises, and commands to copy. Everything is readable without this script; it keeps score on this machine only.
 (function () {
   "use strict";
   var store = {
@@ -47,6 +47,28 @@
     });
   }
 
+  function copyable(line) {
+    var command = line.querySelector("pre"), button = document.createElement("button"), out = document.createElement("output");
+    var tools = document.createElement("div");
+    tools.className = "run-tools";
+    button.type = "button";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", "Copy the command");
+    function selected() {  // where a page may not write to the clipboard
+      var range = document.createRange();
+      range.selectNodeContents(command);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      out.textContent = document.execCommand("copy") ? "Copied." : "It is selected; copy it now.";
+    }
+    button.addEventListener("click", function () {
+      if (!navigator.clipboard) { selected(); return; }
+      navigator.clipboard.writeText(command.textContent.trim()).then(function () { out.textContent = "Copied."; }, selected);
+    });
+    tools.append(button, out);
+    command.closest(".run").after(tools);
+  }
+
   function score() {
     var forms = document.querySelectorAll("form.answer-form"), all = store.get(), done = 0;
     if (!forms.length) return;
@@ -64,6 +86,7 @@
   document.addEventListener("DOMContentLoaded", function () {
     document.querySelectorAll("form.guess").forEach(guess);
     document.querySelectorAll("form.answer-form").forEach(exercise);
+    document.querySelectorAll(".run-line").forEach(copyable);
     score();
   });
 

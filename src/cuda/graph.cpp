@@ -35,7 +35,7 @@ cudaGraph_t capture(StreamRef stream, const std::function<void()>& enqueue) {
 
 }  // namespace
 
-CudaGraph::CudaGraph(StreamRef stream, const std::function<void()>& enqueue) {
+CudaGraph::CudaGraph(StreamRef stream, const std::function<void()>& enqueue, LaunchedBy by) {
   cudaGraph_t captured = nullptr;
   try {
     captured = capture(stream, enqueue);
@@ -43,10 +43,13 @@ CudaGraph::CudaGraph(StreamRef stream, const std::function<void()>& enqueue) {
     rethrow_explained(error);
   }
   cudaGraphExec_t exec    = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&exec, captured, 0);
+  const cudaError_t error = cudaGraphInstantiate(
+      &exec, captured, by == LaunchedBy::kernels ? cudaGraphInstantiateFlagDeviceLaunch : 0);
   (void)cudaGraphDestroy(captured);
+  if (error != cudaSuccess) (void)cudaGetLastError();  // the caller may go on without a graph
   FATHOM_CUDA(error);
   exec_.reset(exec);
+  if (by == LaunchedBy::kernels) FATHOM_CUDA(cudaGraphUpload(exec, stream));
 }
 
 void CudaGraph::launch(StreamRef stream) const { FATHOM_CUDA(cudaGraphLaunch(exec_.get(), stream)); }

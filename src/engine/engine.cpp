@@ -220,9 +220,10 @@ bool Engine::receive_requests(bool in_flight) {
 }
 
 void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs) {
-  counters_.forward_s = runner_->forward_s();
-  counters_.sample_s  = runner_->sample_s();
-  counters_.graphs    = runner_->graphs();
+  counters_.forward_s       = runner_->forward_s();
+  counters_.sample_s        = runner_->sample_s();
+  counters_.graphs          = runner_->graphs();
+  counters_.graph_fallbacks = runner_->graph_fallbacks();
   for (size_t e = 0; e < step.sequences.size(); ++e)
     if (step.sequences[e].sequence) process_output(step.sequences[e], outputs[e]);
 }

@@ -83,7 +83,8 @@ struct GeneratorStats {
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0, steps = 0, step_rows = 0;
   std::array<int64_t, kStepRowBounds.size() + 1> steps_by_rows{};  // the last bucket has no bound
-  int64_t graphs = 0;                                              // CUDA graphs captured, at start and since
+  int64_t graphs          = 0;                                     // CUDA graphs captured, at start and since
+  int64_t graph_fallbacks = 0;  // runs of steps, or of their pieces, whose graph could not be captured
   int64_t drafts = 0, drafted_tokens = 0, accepted_tokens = 0;
   std::array<int64_t, 16> accepted_at{};               // accepted draft tokens, by position in the draft
   std::array<int64_t, kFinishReasons> finished{};      // requests, by reason

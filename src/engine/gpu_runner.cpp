@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 
 #include "core/cpus.h"
@@ -74,6 +75,12 @@ SamplingRow sampling_row(const SamplingParameters& p, int64_t position, int32_t 
           .place       = place};
 }
 
+void warn_of_capture(const std::string& why) {
+  fmt::print(stderr,
+             "warning: steps run without a CUDA graph, and slower, where it could not be captured: {}\n",
+             why);
+}
+
 }  // namespace
 
 Status gpu_can_run(const model::Checkpoint& checkpoint, DeviceId device) {
@@ -123,6 +130,7 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       kv_(checkpoint.config, pages[kFull], pages[kWindow], kv_format_of(config), device_),
       input_(device_, input_bytes(config)),
       sampled_(device_, max_sampled_rows_),
+      graphs_(warn_of_capture),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(checkpoint.config.vocab_size)) {
   device_.set_words(sampled_.data(), sampled_.bytes(), 0);
   for (StepInFlight& in_flight : steps_in_flight_) {
@@ -270,25 +278,18 @@ void GpuRunner::sample(const GpuBatchShape& shape, int64_t first_sampled) {
                          sampled_.view(), stream);
 }
 
-// The same as forward(shape, 0) for a batch without prefill, from CUDA graphs.
+// The same as forward(shape, 0) for a batch without prefill, from CUDA graphs where they can be captured.
 void GpuRunner::replay(const GpuBatchShape& shape) {
   const StreamRef stream = device_.stream();
   if (config_.cudagraph_mode == CudaGraphMode::full)
-    return replay({shape.rows, shape.pages_per_sequence}, [&] { forward(shape, 0); });
+    return graphs_.run({shape.rows, shape.pages_per_sequence}, stream, [&] { forward(shape, 0); });
   const auto batch = device_input(shape).batch(shape, sampled_.view());
-  replay({shape.rows, 0}, [&] { model_.before_attention(batch, kv_, stream); });
+  graphs_.run({shape.rows, 0}, stream, [&] { model_.before_attention(batch, kv_, stream); });
   for (size_t l = 0; l < model_config_.layers.size(); ++l) {
     model_.attention(l, batch, kv_, stream);
-    replay({shape.rows, 0, l + 1}, [&] { model_.after_attention(l, batch, kv_, stream); });
+    graphs_.run({shape.rows, 0, l + 1}, stream, [&] { model_.after_attention(l, batch, kv_, stream); });
   }
   sample(shape, 0);
-}
-
-void GpuRunner::replay(const GraphKey& key, const std::function<void()>& enqueue) {
-  const StreamRef stream = device_.stream();
-  auto graph             = graphs_.find(key);
-  if (graph == graphs_.end()) graph = graphs_.emplace(key, CudaGraph(stream, enqueue)).first;
-  graph->second.launch(stream);
 }
 
 std::vector<SequenceOutput> GpuRunner::get_output(const SchedulerOutput& step) {

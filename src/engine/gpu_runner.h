@@ -6,8 +6,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +18,7 @@
 #include "cuda/graph.h"
 #include "engine/config.h"
 #include "engine/gpu_input_batch.h"
+#include "engine/graph_cache.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -45,7 +44,8 @@ class GpuRunner final : public ModelRunner {
   int threads() const override { return threads_.threads(); }
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
-  int64_t graphs() const override { return static_cast<int64_t>(graphs_.size()); }
+  int64_t graphs() const override { return graphs_.captured(); }
+  int64_t graph_fallbacks() const override { return graphs_.fallbacks(); }
   void record_costs(std::vector<StepCosts>* steps) override { recorded_ = steps; }
 
  private:
@@ -74,8 +74,6 @@ class GpuRunner final : public ModelRunner {
     size_t region                           = 0;  // of a piecewise graph
     auto operator<=>(const GraphKey&) const = default;
   };
-  // Launches the graph of that key. Captures it first from what `enqueue` enqueues, if there is none yet.
-  void replay(const GraphKey& key, const std::function<void()>& enqueue);
   void sample_on_host(const SchedulerOutput& step, const StepInFlight& in_flight,
                       std::vector<SequenceOutput>& outputs);
   GpuInputBatch device_input(const GpuBatchShape& shape) const { return {shape, input_.data()}; }
@@ -91,7 +89,7 @@ class GpuRunner final : public ModelRunner {
   const model::GpuKvCache kv_;
   DeviceBuffer<std::byte> input_;
   DeviceBuffer<int32_t> sampled_;  // tokens of the latest step
-  std::map<GraphKey, CudaGraph> graphs_;
+  GraphCache<GraphKey, CudaGraph> graphs_;
 
   std::array<StepInFlight, 2> steps_in_flight_;
   size_t oldest_in_flight_ = 0, num_in_flight_ = 0;

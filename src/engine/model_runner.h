@@ -55,6 +55,8 @@ class ModelRunner {
   virtual double forward_s() const = 0;
   virtual double sample_s() const  = 0;
   virtual int64_t graphs() const { return 0; }  // CUDA graphs captured so far
+  // Steps, or pieces of steps, that ran without a graph because its capture failed.
+  virtual int64_t graph_fallbacks() const { return 0; }
   // From now on appends the costs of every launched step to `steps`; null: no longer. Not while a step is in
   // flight. A runner whose kernels declare no cost appends nothing.
   virtual void record_costs(std::vector<StepCosts>*) {}

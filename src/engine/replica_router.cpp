@@ -151,8 +151,8 @@ GeneratorStats ReplicaRouter::stats() const {
           &GeneratorStats::pages, &GeneratorStats::pages_in_use, &GeneratorStats::prompt_tokens,
           &GeneratorStats::generated_tokens, &GeneratorStats::prefix_queried_tokens,
           &GeneratorStats::prefix_hit_tokens, &GeneratorStats::preemptions, &GeneratorStats::steps,
-          &GeneratorStats::step_rows, &GeneratorStats::graphs, &GeneratorStats::drafts,
-          &GeneratorStats::drafted_tokens, &GeneratorStats::accepted_tokens})
+          &GeneratorStats::step_rows, &GeneratorStats::graphs, &GeneratorStats::graph_fallbacks,
+          &GeneratorStats::drafts, &GeneratorStats::drafted_tokens, &GeneratorStats::accepted_tokens})
       sum.*part += one.*part;
     for (const auto part :
          {&GeneratorStats::schedule_s, &GeneratorStats::forward_s, &GeneratorStats::sample_s})

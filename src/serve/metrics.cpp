@@ -238,6 +238,10 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
   to.counter({"fathom_step_rows"}, "Tokens computed in them.", stats.step_rows);
   to.histogram({"fathom_rows_per_step", "vllm:iteration_tokens_total"}, "Tokens computed in one.",
                Histogram(engine::kStepRowBounds, stats.steps_by_rows, stats.step_rows));
+  to.counter(
+      {"fathom_graph_fallbacks"},
+      "Steps, or pieces of steps, launched kernel by kernel because their CUDA graph could not be captured.",
+      stats.graph_fallbacks);
   const std::pair<std::string, double> seconds[] = {
       {"schedule", stats.schedule_s}, {"forward", stats.forward_s}, {"sample", stats.sample_s}};
   to.counters<double>({"fathom_engine_seconds"}, "Where the engine's time went.", "part", seconds);

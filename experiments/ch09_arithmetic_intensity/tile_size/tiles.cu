@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) tile_kernel(const float* a, const fl
       b_tile[y][u * kSide + x] = k0 + y < n && j < n ? b[int64_t{k0 + y} * n + j] : 0;
     }
     __syncthreads();  // both tiles are complete before any thread reads
-#pragma unroll
+#pragma unroll 8
     for (int k = 0; k < kDepth; ++k) {
       float of_a[kEach], of_b[kEach];
 #pragma unroll

@@ -17,7 +17,7 @@ namespace fathom::lab::async_copy_pipeline {
 namespace {
 
 template <int kStages>
-__global__ void __launch_bounds__(kThreads, 5) cuda_pipeline_kernel(const Shape s) {
+__global__ void __launch_bounds__(kThreads) cuda_pipeline_kernel(const Shape s) {
   extern __shared__ __align__(1024) unsigned char memory[];
   using State = cuda::pipeline_shared_state<cuda::thread_scope_block, kStages>;
   __shared__ alignas(State) unsigned char state[sizeof(State)];  // make_pipeline initialises it

@@ -44,22 +44,26 @@ struct Shape {
 // ended: zeros belong there.
 template <class Copy>
 __device__ inline void for_own_vectors(const Shape& s, int step, Stage& stage, Copy copy) {
-  const int first = step * kDepth;
+  // The same piece of every 16th token, so that they have the same swizzle.
+  constexpr int kApart = kThreads / kPieces;
+  static_assert(kApart % 8 == 0);
+  const int row = threadIdx.x / kPieces, piece = threadIdx.x % kPieces;
+  const int token = blockIdx.x * kTokens + row, d = step * kDepth + 4 * piece;
+  const float* const from = s.x + int64_t{token} * s.width + d;
 #pragma unroll
-  for (int i = 0; i < kOfX; ++i) {
-    const int v = i * kThreads + threadIdx.x, row = v / kPieces, piece = v % kPieces;
-    const int token = blockIdx.x * kTokens + row, d = first + 4 * piece;
-    copy(i, &stage.x[row][4 * (piece ^ row % 8)],
-         token < s.tokens && d < s.width ? s.x + int64_t{token} * s.width + d : nullptr);
-  }
-  const int row = threadIdx.x / (kRank / 4), r = threadIdx.x % (kRank / 4) * 4;
-  copy(kOfX, &stage.a[row][r], first + row < s.width ? s.a + (first + row) * kRank + r : nullptr);
+  for (int i = 0; i < kOfX; ++i)
+    copy(i, &stage.x[row + i * kApart][4 * (piece ^ row % 8)],
+         token + i * kApart < s.tokens && d < s.width ? from + i * kApart * s.width : nullptr);
+
+  const int of_step = threadIdx.x / (kRank / 4), r = threadIdx.x % (kRank / 4) * 4;
+  const int row_of_a = step * kDepth + of_step;
+  copy(kOfX, &stage.a[of_step][r], row_of_a < s.width ? s.a + row_of_a * kRank + r : nullptr);
 }
 
 // sums += the calling thread's token times a, of one step. All lanes read the same vector of a.
 __device__ inline void multiply_stage(const Stage& stage, float (&sums)[kRank]) {
   const int row = threadIdx.x;
-#pragma unroll
+#pragma unroll 2
   for (int piece = 0; piece < kPieces; ++piece) {
     const float4 v   = *reinterpret_cast<const float4*>(&stage.x[row][4 * (piece ^ row % 8)]);
     const float x4[] = {v.x, v.y, v.z, v.w};

@@ -95,7 +95,7 @@ __device__ void run_unit(const Shape& s, int expert, int slice, float* weights) 
 #pragma unroll
     for (int r = 0; r < kRows; ++r) of_row[r] = s.x + int64_t{min(row + r, end - 1)} * s.depth;
     float sums[kRows] = {};
-#pragma unroll 2
+#pragma unroll 1  // 16 warps hide the latency
     for (int k = 0; k < s.depth; k += 4) {
       float4 x[kRows];
 #pragma unroll

@@ -4,7 +4,8 @@
 // flops   0
 // limit   DRAM bandwidth. H200: 2^28 floats move 2.15 GB, 0.54 ms at 3.98 TB/s
 // idea    32 bytes a thread in one instruction, from sm_100 on. Written in PTX (.v8.f32), so that no
-//         compiler takes it apart into two accesses of 16
+//         compiler takes it apart into two accesses of 16. Older GPUs have only those two: a load or store of
+//         the warp then takes one half of each 32 bytes, and the next one the other half
 #include "copy.h"
 #include "cuda/check.h"
 
@@ -19,7 +20,7 @@ constexpr int kWidth   = sizeof(Vector) / sizeof(float);
 constexpr int kThreads = 256;
 
 __device__ void copy_vector(Vector* to, const Vector* from) {
-#if __CUDA_ARCH__ >= 1000  // elsewhere never called: the variant needs Blackwell
+#if __CUDA_ARCH__ >= 1000
   float a, b, c, d, e, f, g, h;
   asm volatile("ld.global.v8.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];"
                : "=f"(a), "=f"(b), "=f"(c), "=f"(d), "=f"(e), "=f"(f), "=f"(g), "=f"(h)
@@ -28,7 +29,10 @@ __device__ void copy_vector(Vector* to, const Vector* from) {
                "f"(d), "f"(e), "f"(f), "f"(g), "f"(h)
                : "memory");
 #else
-  (void)to, (void)from;
+  const auto* halves = reinterpret_cast<const float4*>(from);
+  const float4 a = halves[0], b = halves[1];
+  reinterpret_cast<float4*>(to)[0] = a;
+  reinterpret_cast<float4*>(to)[1] = b;
 #endif
 }
 

@@ -5,7 +5,7 @@
 
 namespace fathom::lab::cluster_reduction {
 
-inline constexpr int kThreads   = 512;
+inline constexpr int kThreads   = 256;
 inline constexpr int kMaxSlice  = 51200;  // numbers: 200 KiB of shared memory
 inline constexpr int kMaxBlocks = 8;      // of a cluster
 

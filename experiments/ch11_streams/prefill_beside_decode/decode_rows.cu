@@ -3,9 +3,8 @@
 // bytes   2 R K, once; v comes from L1
 // flops   2 R K
 // limit   DRAM bandwidth. H200: 32768 rows of 4096 are 268 MB, 60 us at 4.5 TB/s
-// idea    a warp for a row, unrolled four times. That was to give a lane four 16-byte loads in flight, but
-//         the compiler has it wait for each load before it asks for the next but one. With 64 warps a
-//         multiprocessor that is enough, with 32 (confined_decode) it is not
+// idea    a warp for a row. A lane loads four vectors of 16 bytes into registers before it uses the first: 2
+//         KiB in flight a warp, so that 32 warps, all that confined_decode has on a multiprocessor, keep 64
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@ namespace fathom::lab::prefill_beside_decode {
 namespace {
 
 constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kVectors = 4;  // of a lane, in flight together
 
 __device__ float2 pair(uint32_t two) { return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&two)); }
 __device__ float dot(uint32_t a, uint32_t b) {
@@ -36,8 +36,15 @@ __global__ void __launch_bounds__(kThreads)
        row += int64_t{gridDim.x} * kWarps) {
     const uint4* of_row = u + row * vectors;
     float sum           = 0;
-#pragma unroll 4
-    for (int i = lane; i < vectors; i += 32) sum += dot(ptx::ld_global_nc_no_allocate(of_row + i), v[i]);
+    for (int first = lane; first < vectors; first += 32 * kVectors) {
+      uint4 loaded[kVectors];
+#pragma unroll
+      for (int l = 0; l < kVectors; ++l)
+        if (const int i = first + 32 * l; i < vectors) loaded[l] = ptx::ld_global_nc_no_allocate(of_row + i);
+#pragma unroll
+      for (int l = 0; l < kVectors; ++l)
+        if (const int i = first + 32 * l; i < vectors) sum += dot(loaded[l], v[i]);
+    }
     sum = warp_reduce_sum(sum);
     if (lane == 0) out[row] = sum;
   }

@@ -9,6 +9,7 @@
 #include <array>
 #include <memory>
 
+#include "cuda/check.h"
 #include "cuda/cublas.h"
 #include "cuda/device.h"
 #include "epilogues.h"
@@ -37,11 +38,26 @@ View<const bf16, 2> dequantized(const mxfp4::Matrices& w, int64_t expert, bf16* 
   return {to, {outputs, 32 * groups}};
 }
 
+// CUDA loads a kernel when it is first used, and cuBLAS chooses kernels by the number of rows, which each
+// round draws anew. So each number of rows is multiplied once, up to half of the tokens: the likeliest expert
+// gets a quarter.
+void load_kernels(cublasContext* handle, const GroupedExperts& p, StreamRef stream) {
+  const int64_t tokens = p.x.extent(0), width = p.x.extent(1);
+  FATHOM_CUBLAS(cublas()->set_stream(handle, stream));
+  for (int64_t n = 1; n <= (tokens + 1) / 2; ++n)
+    for (const int64_t outputs : {2 * width, width})
+      multiply(handle, {p.sorted.data(), {n, width}}, {p.numbers.data(), {outputs, width}},
+               {p.products.data(), {n, outputs}});
+  FATHOM_CUDA(cudaStreamSynchronize(stream));
+}
+
 }  // namespace
 
-std::function<void(const GroupedExperts&, StreamRef)> one_gemm_each(const GroupedExperts&, StreamRef) {
+std::function<void(const GroupedExperts&, StreamRef)> one_gemm_each(const GroupedExperts& problem,
+                                                                    StreamRef stream) {
   if (!cublas()) throw Unavailable("needs_library", why_no_cublas());
   const std::shared_ptr<cublasContext> handle = make_cublas_handle();
+  load_kernels(handle.get(), problem, stream);
   return [handle](const GroupedExperts& p, StreamRef stream) {
     if (p.x.extent(0) == 0) return;
     const int64_t width            = p.x.extent(1);

@@ -71,21 +71,23 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class Word>
-void launch(const Dequantize& p, StreamRef stream) {
+using Kernel = void(const Word* codes, const uint8_t* scales, bf16* out, int words);
+
+// A thread for each word of codes.
+template <class Word>
+void launch(const Dequantize& p, Kernel<Word>* of_fp4, Kernel<Word>* of_fp8, StreamRef stream) {
   const int64_t n = p.out.size();
   if (n == 0) return;
   const int64_t words = n / (p.fp4 ? 2 : 1) / static_cast<int64_t>(sizeof(Word));
-  FATHOM_EXPECT(words < int64_t{1} << 31, "words are counted in 31 bits");
-  const unsigned blocks = blocks_for(words, kThreads);
-  if (p.fp4)
-    dequantize_kernel<E2m1, Word>
-        <<<blocks, kThreads, 0, stream>>>(reinterpret_cast<const Word*>(p.pairs.data()), p.scales.data(),
-                                          p.out.data(), static_cast<int>(words));
-  else
-    dequantize_kernel<E4m3, Word>
-        <<<blocks, kThreads, 0, stream>>>(reinterpret_cast<const Word*>(p.eights.data()), p.scales.data(),
-                                          p.out.data(), static_cast<int>(words));
+  FATHOM_EXPECT(words < (int64_t{1} << 31) - kThreads, "words are counted in 31 bits");
+  const void* codes = p.fp4 ? static_cast<const void*>(p.pairs.data()) : p.eights.data();
+  (p.fp4 ? of_fp4 : of_fp8)<<<blocks_for(words, kThreads), kThreads, 0, stream>>>(
+      static_cast<const Word*>(codes), p.scales.data(), p.out.data(), static_cast<int>(words));
   FATHOM_LAUNCHED();
+}
+template <class Word>
+void launch(const Dequantize& p, StreamRef stream) {
+  launch<Word>(p, dequantize_kernel<E2m1, Word>, dequantize_kernel<E4m3, Word>, stream);
 }
 
 }  // namespace fathom::lab::dequantize_vectorized

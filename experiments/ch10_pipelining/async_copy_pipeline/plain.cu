@@ -4,9 +4,8 @@
 // flops   32 T D
 // limit   DRAM bandwidth. H200: 262144 tokens of 1024 are 1.09 GB, 0.27 ms at the 3.98 TB/s of a copy
 // idea    baseline: a step is loaded into registers, stored to shared memory and, after a barrier,
-// multiplied.
-//         A block has one step at a time; while it waits for its loads, the other blocks of the
-//         multiprocessor multiply
+//         multiplied. A block has one step at a time; while it waits for its loads, the other blocks of
+//         the multiprocessor multiply
 #include "tile.cuh"
 
 namespace fathom::lab::async_copy_pipeline {

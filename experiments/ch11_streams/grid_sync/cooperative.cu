@@ -3,9 +3,8 @@
 // bytes   8 n    n read, n written; read a second time when the norm is known, from L2 if it is still there
 // flops   3 n
 // limit   memory bandwidth. H200: n = 2^26 are 0.54 GB, 0.13 ms at 3.98 TB/s; n = 2^16 a few launches
-// idea    one kernel: a cooperative launch keeps all its blocks resident, so that they can wait for each
-// other
-//         in the middle
+// idea    one kernel: a cooperative launch keeps all its blocks resident, so that they can wait for
+//         each other in the middle
 #include "clip.cuh"
 
 namespace fathom::lab::grid_sync {

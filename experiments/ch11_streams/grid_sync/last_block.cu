@@ -3,9 +3,9 @@
 // bytes   8 n    n read, n written; read a second time when the norm is known, from L2 if it is still there
 // flops   3 n
 // limit   memory bandwidth. H200: n = 2^26 are 0.54 GB, 0.13 ms at 3.98 TB/s; n = 2^16 a few launches
-// idea    no block waits: each draws a ticket when its sum is in memory, and the one with the last ticket
-// adds
-//         up all sums. The second kernel reads one number instead of as many as there are blocks
+// idea    no block waits: each draws a ticket when its sum is in memory, and the one with the last
+//         ticket adds up all sums. The second kernel reads one number instead of as many as there are
+//         blocks
 #include "clip.cuh"
 
 namespace fathom::lab::grid_sync {

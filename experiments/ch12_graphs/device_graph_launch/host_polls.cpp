@@ -3,9 +3,8 @@
 // bytes   32 KiB a kernel, in L2
 // flops   0
 // limit   none: the question is who starts the next graph
-// idea    the host looks at the word itself instead of waiting for the stream: it launches the next graph
-// while
-//         the kernel that chose it still ends
+// idea    the host looks at the word itself instead of waiting for the stream: it launches the next
+//         graph while the kernel that chose it still ends
 #include "cuda/check.h"
 #include "host_graphs.h"
 

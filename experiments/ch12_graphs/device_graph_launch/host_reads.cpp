@@ -3,9 +3,8 @@
 // bytes   32 KiB a kernel, in L2
 // flops   0
 // limit   none: the question is who starts the next graph
-// idea    none yet: a kernel writes the choice to page-locked memory; the host waits for the stream, reads
-// it,
-//         and launches that graph
+// idea    none yet: a kernel writes the choice to page-locked memory; the host waits for the stream,
+//         reads it, and launches that graph
 #include "cuda/check.h"
 #include "host_graphs.h"
 

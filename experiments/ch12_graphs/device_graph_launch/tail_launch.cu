@@ -3,9 +3,8 @@
 // bytes   32 KiB a kernel, in L2
 // flops   0
 // limit   none: the question is who starts the next graph
-// idea    the last kernel of each graph launches the next graph, which starts when this one has ended. The
-// host
-//         launches once
+// idea    the last kernel of each graph launches the next graph, which starts when this one has ended.
+//         The host launches once
 #include <memory>
 
 #include "device_graphs.cuh"

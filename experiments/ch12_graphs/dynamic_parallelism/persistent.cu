@@ -3,9 +3,8 @@
 // bytes   36 a vertex: 8 edges read, a level written; and the levels of neighbours, at random, in L2
 // flops   0
 // limit   none: the question is who launches the next level
-// idea    one cooperative kernel does all levels: its blocks stay resident and wait for each other after
-// each.
-//         Nothing is launched, but a small level occupies, and waits for, the whole GPU
+// idea    one cooperative kernel does all levels: its blocks stay resident and wait for each other
+//         after each. Nothing is launched, but a small level occupies, and waits for, the whole GPU
 #include <cooperative_groups.h>
 
 #include "cuda/cooperative_launch.cuh"

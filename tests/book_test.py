@@ -48,6 +48,11 @@ CUT_WORDS = """[...document.querySelectorAll('svg.plot')].flatMap(svg => {
     return box.left < frame.left - 2 || box.right > frame.right + 2 || box.top < frame.top - 2 || box.bottom > frame.bottom + 2;
   }).map(text => text.textContent);
 })"""
+# Formulas that would have to be scrolled.
+WIDE_FORMULAS = """[...document.querySelectorAll('.math.block > :first-child')].filter(formula => {
+  const parts = [...formula.querySelectorAll('.base')].map(part => part.getBoundingClientRect());
+  return Math.max(...parts.map(p => p.right)) - Math.min(...parts.map(p => p.left)) > formula.clientWidth + 1;
+}).map(formula => formula.querySelector('annotation').textContent)"""
 SHOW_ALL = "document.querySelectorAll('button.veil').forEach(button => button.click());" + OPEN_ALL
 
 
@@ -393,6 +398,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(browser.evaluate(COVERED_WORDS), [])
         self.assertEqual(browser.evaluate(FAINT_TEXT), [])
         self.assertEqual(browser.evaluate(CUT_WORDS), [])
+        self.assertEqual(browser.evaluate(WIDE_FORMULAS), [])
         self.assertTrue(browser.evaluate("[...document.querySelectorAll('svg.plot')].every(p => p.querySelector('.dot, .bar'))"))
         for i in range(browser.evaluate("document.querySelectorAll('.fathom-widget').length")):
             self.check_keys(browser, f"document.querySelectorAll('.fathom-widget')[{i}]")

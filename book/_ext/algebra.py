@@ -370,6 +370,20 @@ def skip(self, node):
     raise nodes.SkipNode
 
 
+def keep_together(app, doctree):
+    """No line breaks between a formula and the punctuation beside it, or before the number of a source."""
+    for node in doctree.findall(lambda node: isinstance(node, (nodes.math, measured))):
+        parent, i = node.parent, node.parent.index(node)
+        before, after = (parent[j] if 0 <= j < len(parent) and isinstance(parent[j], nodes.Text) else "" for j in (i - 1, i + 1))
+        if isinstance(node, nodes.math):
+            if before.endswith(("(", "[", "\u201c")):
+                parent[i - 1] = nodes.Text(before + "\u2060")
+            if after[:1] in tuple(".,;:?!)]\u2019\u201d"):
+                parent[i + 1] = nodes.Text("\u2060" + after)
+        elif before.endswith(" ") and node.astext().startswith("\u202f"):
+            parent[i - 1] = nodes.Text(before[:-1] + "\u00a0")
+
+
 def check_typed_numbers(app, doctree):
     for line, text, found in typed_numbers.find(doctree, (measured, from_html)):
         logger.warning("a measured number is typed by hand: '%s' in '%s'; take it from a record ({num}, {calc}), or mark it "
@@ -387,5 +401,6 @@ def setup(app):
     app.add_node(measured, html=(visit_measured, depart_measured), epub=(visit_measured, depart_measured),
                  text=(lambda self, node: None, lambda self, node: None))
     app.connect("doctree-read", check_typed_numbers)
+    app.connect("doctree-read", keep_together)
     mathematics.setup(app)
     return {"parallel_read_safe": False, "version": "1"}

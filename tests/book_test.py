@@ -23,7 +23,6 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's Sphinx
-PROGRAM = ROOT / "build/release/fathom"
 sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
 
 from report_browser_test import CHROMIUM, COVERED_WORDS, FAINT_TEXT, OPEN_ALL, PHONE, SIDEWAYS, WIDE, Browser  # noqa: E402
@@ -357,16 +356,20 @@ class Pages(unittest.TestCase):
         self.assertEqual([name for name, _ in entries if name.lower() not in used], [], "no chapter links to these")
 
     def test_listings_are_compiled_and_commands_known(self):
+        listed = set(records.Records().today)  # what the program has, where there is one
+        chapters = {name.partition("/")[0] for name in listed}
         for page in sorted((ROOT / "book/chapters").glob("*.md")):
             text = page.read_text()
             for path in re.findall(r"\{listing\} (\S+)", text):
                 self.assertRegex(path, r"^(experiments/|src/|book/listings/ch10/|results/)", page.name)
             # Code that no compiler sees needs a reason; tables are included from files that a test writes.
             self.assertEqual(re.findall(r"^```(?!\{include\} \.\./listings/|$)", text, re.M), [], page.name)
-            if PROGRAM.exists():
-                for command in re.findall(r"\{run\} fathom run (.*)", text):
-                    listed = subprocess.run([PROGRAM, "list", *command.split()], capture_output=True, text=True)
-                    self.assertEqual(listed.returncode, 0, f"{page.name}: {command}: {listed.stderr}")
+            for command in re.findall(r"\{run\} (.*)", text):
+                self.assertTrue(command.startswith("fathom run "), command)
+                for target in command.split()[2:]:
+                    chapter, _, name = target.partition(":")
+                    if chapter in chapters:  # a build may have some chapters only
+                        self.assertIn(f"{chapter}/{name}", listed, page.name)
 
     def test_widgets_can_be_read_without_a_script(self):
         for page in self.chapters:

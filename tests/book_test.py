@@ -6,16 +6,21 @@ Exit code 77 (a skip for CTest) where Debian's Sphinx, MyST or clang-14 is missi
 out without Chromium, and says so.
 """
 import html
+import html.parser
 import json
 import os
 import pathlib
 import re
+import runpy
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree as ElementTree
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 os.environ["XDG_DATA_HOME"] = "/nowhere"  # whoever runs this has no records of their own
@@ -24,6 +29,8 @@ sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
 
 from report_browser_test import CHROMIUM, COVERED_WORDS, FAINT_TEXT, OPEN_ALL, PHONE, SIDEWAYS, WIDE, Browser  # noqa: E402
 
+import figures  # noqa: E402
+import keys  # noqa: E402
 import records  # noqa: E402
 
 # Each is a measured quantity typed by hand. The clean lines beside them hold numbers that are none.
@@ -32,6 +39,22 @@ PLANTED = ["It takes 3.4 ns.", "The rate is 4.2 GB/s there.", "That is 2.7 times
            "The clock is 1.75 GHz."]
 CLEAN = ["A line has 64 bytes.", "There are 8 sets of 2 ways.", "Chapter 12 follows.", "The loop runs 1024 times.", "In 2024 it was new.",
          "`3.4 ns` is code.", "$4.2$ is mathematics.", "{given}`4 ns` is assumed."]
+
+
+# Words of a figure that stand outside of it.
+CUT_WORDS = """[...document.querySelectorAll('svg.plot')].flatMap(svg => {
+  const frame = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(text => {
+    const box = text.getBoundingClientRect();
+    return box.left < frame.left - 2 || box.right > frame.right + 2 || box.top < frame.top - 2 || box.bottom > frame.bottom + 2;
+  }).map(text => text.textContent);
+})"""
+# Formulas that would have to be scrolled.
+WIDE_FORMULAS = """[...document.querySelectorAll('.math.block > :first-child')].filter(formula => {
+  const parts = [...formula.querySelectorAll('.base')].map(part => part.getBoundingClientRect());
+  return Math.max(...parts.map(p => p.right)) - Math.min(...parts.map(p => p.left)) > formula.clientWidth + 1;
+}).map(formula => formula.querySelector('annotation').textContent)"""
+SHOW_ALL = "document.querySelectorAll('button.veil').forEach(button => button.click());" + OPEN_ALL
 
 
 def sphinx(folder, out, *flags):
@@ -90,6 +113,129 @@ class Numbers(unittest.TestCase):
             self.assertEqual(records.with_unit(value, field), text)
 
 
+def record_file(experiment="ch09/fused_elementwise_cpu", machine="epyc-zen4-2c"):
+    return json.loads((ROOT / f"results/{machine}/{experiment}.json").read_text())
+
+
+class Figures(unittest.TestCase):
+    """Figures of records that were changed on purpose."""
+
+    def records_of(self, *files):
+        """Records of a machine `box` that holds these files."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for i, file in enumerate(files):
+            path = pathlib.Path(folder.name) / f"box/{i}.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(file))
+        return records.Records(pathlib.Path(folder.name), None)
+
+    def panel(self, found, kind="ladder", field="flops_per_s", x=None, wanted=(), roofs=(), at=None):
+        return figures.panel(found, "box", [found_id for _, found_id in found.files], {"": at or {}}, kind, field, x, wanted, roofs)
+
+    def test_simulated_points_are_hollow_and_stale_ones_marked(self):
+        file = record_file()
+        for kind, options in {"ladder": {}, "curve": {"x": "n"}, "roofline": {"roofs": ["a peak", "a bandwidth"]}}.items():
+            with self.subTest(kind=kind):
+                for point in file["experiments"][0]["points"]:
+                    point["limit"] = "a peak"
+                other = json.loads(json.dumps(file))
+                other["experiments"][0]["id"] = "ch09/other"
+                for point in other["experiments"][0]["points"]:
+                    point["limit"] = "a bandwidth"
+                found = self.records_of(file, other)
+                self.assertNotIn("hollow", self.panel(found, kind, **options))
+                self.assertNotIn("†", self.panel(found, kind, **options))
+                found.experiment("box", "ch09/other")["evidence"] = "modelled"
+                marks = re.findall(r'<g class="([^"]*)" data-record="box:(ch09/\w+)/', self.panel(found, kind, **options))
+                self.assertEqual({"hollow" in classes for classes, of in marks if of == "ch09/other"}, {True})
+                self.assertEqual({"hollow" in classes for classes, of in marks if of != "ch09/other"}, {False})
+                self.assertIn("hollow: modelled", self.panel(found, kind, **options))
+                found.today = {"ch09/other": "changed", file["experiments"][0]["id"]: file["experiments"][0]["source_hash"]}
+                drawn = self.panel(found, kind, **options)
+                marks = re.findall(r'<g class="([^"]*)" data-record="box:(ch09/\w+)/', drawn)
+                self.assertEqual({of for classes, of in marks if "stale" in classes}, {"ch09/other"})
+                self.assertRegex(drawn, r"<text[^>]*>[^<]* †</text>")
+
+    def test_a_roof_is_the_median_of_the_controls(self):
+        found = records.Records(program=None)
+        drawn = figures.panel(found, "h200", ["ch09/roofline_sweep", "ch09/roofline_compute"], {"": {}}, "roofline", "flops_per_s", None, ())
+        roofs = dict(re.findall(r'data-roof="([^"]*)" data-rate="([^"]*)"', drawn))
+        for name, experiment in {"copy bandwidth of DRAM": "ch09/roofline_sweep", "fp32 FMA peak": "ch09/roofline_compute"}.items():
+            rates = [rate for point in record_file(experiment, "h200")["experiments"][0]["points"]
+                     for rate in {variant["limit_rate"] for variant in point["variants"]}]
+            self.assertAlmostEqual(float(roofs.pop(name)) / statistics.median(rates), 1, places=5)
+        self.assertEqual(roofs, {})
+        # A record names the threads of its busiest variant; a thread alone has its own ceiling.
+        limits = found.ceilings("epyc-zen4-2c", ["ch09/matmul_cpu"])
+        self.assertEqual(sorted(limits), ["fp32 peak of avx2+fma, 1 thread", "fp32 peak of avx2+fma, 2 threads"])
+        self.assertLess(1.9 * max(limits["fp32 peak of avx2+fma, 1 thread"]), min(limits["fp32 peak of avx2+fma, 2 threads"]))
+
+    def test_a_roofline_wants_both_ceilings_and_known_names(self):
+        found = records.Records(program=None)
+
+        def roofline(roofs, wanted=()):
+            return figures.panel(found, "h200", ["ch07/matmul_tiled"], {"": {"n": "4096"}}, "roofline", "flops_per_s", None, wanted, roofs)
+
+        with self.assertRaisesRegex(ValueError, "against no bandwidth; name one with :roofs:"):
+            roofline(())
+        with self.assertRaisesRegex(ValueError, "copy bandwidth of DRAM"):
+            roofline(["copy bandwith of DRAM", "fp32 FMA peak"])
+        with self.assertRaisesRegex(ValueError, "no variant tilde"):
+            roofline(["copy bandwidth of DRAM", "fp32 FMA peak"], ["naive", "tilde"])
+        self.assertEqual(roofline(["copy bandwidth of DRAM", "fp32 FMA peak"], ["naive", "matmul_tiled/cublas"]).count("data-record"), 2)
+
+    def test_the_table_shows_what_the_figure_draws(self):
+        for experiment, field, head, unit, has_interval in (
+                ("ch08/compensated_sum", "max_error", "largest error", "", False), ("ch08/simd_dot", "bytes_per_s", "bytes a second", "GB/s", True),
+                ("ch09/matmul_cpu", "flops_per_s", "operations a second", "GFLOP/s", True), ("ch02/stride", "time", "time", "s", True)):
+            drawn = figures.panel(records.Records(program=None), "epyc-zen4-2c", [experiment], {"": {}}, "ladder", field, None, ())
+            columns = re.findall(r"<th>([^<]*)</th>", drawn)
+            self.assertIn(head, columns[1:3])
+            cells = [re.findall(r"<td>([^<]*)</td>", row)[columns.index(head) - 1] for row in re.findall(r"<tr><th scope=row>.*?</tr>", drawn)]
+            self.assertTrue(cells)
+            for cell in cells:
+                self.assertRegex(cell, rf"^[\d.e\u202f-]+\s?[a-zµA-Z]*{unit}" + (r" \[.+, .+\]$" if has_interval else "$"))
+
+
+def exercises():
+    """Name, options and solution of each exercise, as the chapters' sources have them."""
+    for page in sorted((ROOT / "book/chapters").glob("*.md")):
+        for found in re.finditer(r"^:{4,}\{exercise\} (\S+)\n((?::\w+:[^\n]*\n)+)(.*?)^:{4,}\s*$", page.read_text(), re.M | re.S):
+            yield found[1], dict(re.findall(r"^:(\w+): ?(.*)$", found[2], re.M)), found[3].partition("{solution}")[2]
+
+
+class Keys(unittest.TestCase):
+    """The build refuses a key that the worked solution does not state."""
+
+    def test_a_wrong_key_is_found_in_every_exercise(self):
+        count = 0
+        for name, options, solution in exercises():
+            module, function = options["solver"].strip('"').split(":")
+            key = runpy.run_path(str(ROOT / "book/exercises" / module))[function]()
+            choices, tolerance = [o.strip() for o in options.get("options", "").split("|")], float(options.get("tolerance", 0.01))
+            self.assertTrue(keys.states(solution, key, tolerance, choices), name)
+            if isinstance(key, str):
+                planted = [choice for choice in choices if choice != key]
+            else:
+                right = list(key) if isinstance(key, (list, tuple)) else [key]
+                planted = [[k + (0.3 * abs(k) + 0.17) * (i == j) for j, k in enumerate(right)] for i in range(len(right))]
+            for wrong in planted:
+                count += 1
+                self.assertFalse(keys.states(solution, wrong, tolerance, choices), f"{name}: {wrong} instead of {key}")
+        self.assertGreater(count, 200)
+
+    def test_the_build_fails_on_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page"
+            page.mkdir()
+            name, options, solution = next(exercises())
+            for text, refused in ((solution, False), (re.sub(r"\d", "7", solution), True)):
+                (page / "index.md").write_text(f"# A page\n\n::::{{exercise}} {name}\n" + "".join(f":{k}: {v}\n" for k, v in options.items())
+                                               + f"\nWhat?\n\n:::{{solution}}{text}::::\n")
+                self.assertEqual("does not state the key" in sphinx(page, pathlib.Path(folder) / "out", "-E").stderr, refused)
+
+
 class TypedNumbers(unittest.TestCase):
     def found(self, lines):
         with tempfile.TemporaryDirectory() as folder:
@@ -125,6 +271,114 @@ class Pages(unittest.TestCase):
                 self.assertTrue(needed in text, f"{page.name} has no {needed[7:]}")
             self.assertGreaterEqual(text.count("data-exercise="), 8, page.name)
 
+    def test_figures_show_what_the_records_say(self):
+        """Each mark's data against the JSON, read here without the book's own code."""
+        marks = 0
+        for page in self.chapters:
+            text = page.read_text()
+            figures_of_page = re.findall(r"<figure class=[^>]*record-figure.*?</figure>", text, re.S)
+            self.assertEqual(len(figures_of_page), text.count("record-figure"))
+            self.assertLessEqual(len(figures_of_page), 6, page.name)
+            for figure in figures_of_page:
+                for needed in ("aria-label=", "<details class=table>", "<figcaption>", "<svg", "record: "):
+                    self.assertIn(needed, figure, page.name)
+                for machine, experiment, variant, at, field, shown in re.findall(
+                        r'data-record="([\w-]+):([\w/]+)/(\w+)(?:\?([^"]*))?" data-y="(\w+)" data-value="([^"]*)"', figure):
+                    marks += 1
+                    at = dict(pair.split("=") for pair in html.unescape(at).split("&")) if at else {}
+                    file = json.loads((ROOT / "results" / machine / f"{experiment}.json").read_text())
+                    points = next(e["points"] for e in file["experiments"] if e["id"] == experiment)
+                    found = next(v for p in points if {k: str(v) for k, v in p["at"].items()} == at for v in p["variants"] if v["id"] == variant)
+                    seconds = found["time_ns"]["median"] / 1e9
+                    right = {"time": lambda: seconds, "ratio": lambda: found["ratio"]["median"] if "ratio" in found else 1.0,
+                             "share": lambda: found["share_of_limit"], "flops_per_s": lambda: found["flops"] / seconds,
+                             "bytes_per_s": lambda: (found["bytes_read"] + found["bytes_written"]) / seconds,
+                             "max_error": lambda: found["checked"]["max_error"]}[field]()
+                    self.assertAlmostEqual(float(shown) / right, 1, places=4, msg=f"{page.name}: {machine}:{experiment}/{variant} {at}")
+        self.assertGreater(marks, 200)
+
+    def test_the_e_book_is_whole(self):
+        out = ROOT / "build/book/epub"
+        built = subprocess.run([PYTHON, "-m", "sphinx", "-W", "-n", "-q", "-b", "epub", "-d", str(ROOT / "build/book/doctrees-html"),
+                                str(ROOT / "book"), str(out)], capture_output=True, text=True)
+        self.assertEqual(built.returncode, 0, built.stderr)
+        with zipfile.ZipFile(next(out.glob("*.epub"))) as book:
+            names = set(book.namelist())
+            listed = {item.get("href") for item in ElementTree.fromstring(book.read("content.opf")).iter("{http://www.idpf.org/2007/opf}item")}
+            self.assertEqual(listed - names, set())
+            self.assertIn("_static/book.css", listed)
+            for page in self.chapters:
+                text = book.read(f"chapters/{page.stem}.xhtml").decode()
+                root = ElementTree.fromstring(text)  # well-formed, as an e-book has to be
+                tags = [element.tag.rpartition("}")[2] for element in root.iter()]
+                self.assertFalse({"script", "form", "input", "button"} & set(tags), page.name)
+                self.assertEqual(tags.count("svg"), text.count('class="panel"'), page.name)
+                self.assertGreater(tags.count("math"), 5, page.name)
+                self.assertNotIn("katex-html", text)
+                self.assertIn("_static/book.css", text)
+                self.assertEqual(tags.count("details"), page.read_text().count("<details"), page.name)
+
+    def test_every_link_leads_somewhere(self):
+        class Links(html.parser.HTMLParser):
+            def __init__(self, text):
+                super().__init__()
+                self.ids, self.hrefs = set(), []
+                self.feed(text)
+
+            def handle_starttag(self, tag, attributes):
+                attributes = dict(attributes)
+                self.ids |= {attributes[name] for name in ("id", "name") if attributes.get(name)}
+                self.hrefs += [attributes[name] for name in ("href", "src") if attributes.get(name)]
+
+        parsed = {page.resolve(): Links(page.read_text()) for page in self.pages}
+        for page, links in parsed.items():
+            for href in links.hrefs:
+                path, _, anchor = href.partition("#")
+                path, _, query = path.partition("?")
+                target = (page.parent / path).resolve() if path else page
+                if href.startswith("data:") or (not path and "?" in anchor):  # a widget's state
+                    continue
+                self.assertTrue(target.is_file(), f"{page.name}: {href}")
+                if anchor and target in parsed:
+                    self.assertIn(anchor, parsed[target].ids, f"{page.name}: {href}")
+
+    def test_the_glossary_says_unit_chapter_and_measure(self):
+        text = (ROOT / "book/glossary.md").read_text()
+        entries = re.findall(r"^(\S[^\n]*)\n  ([^\n]+)$", text.partition(":::{glossary}")[2], re.M)
+        self.assertGreater(len(entries), 90)
+        self.assertEqual([name for name, _ in entries], sorted((name for name, _ in entries), key=lambda n: re.sub(r"[^a-z0-9 ]", "", n.lower())))
+        experiments = {path.parent.relative_to(ROOT / "experiments") for path in (ROOT / "experiments").glob("*/*/experiment.cpp")}
+        known = {re.sub(r"^(ch\d\d)_\w+", r"\1", str(path)) for path in experiments}
+        for name, entry in entries:
+            self.assertRegex(entry, r"\. (?:.+\. )?(?:Chapters? \d+(?: and \d+)?|Interlude)\. .+\.$", name)
+            for experiment in re.findall(r"`((?:ch\d\d|labs)/[\w/]+)`", entry):
+                self.assertIn(experiment, known, name)
+        used = {term.rpartition("<")[2].strip("<>").lower().replace("’", "'") for page in (ROOT / "book/chapters").glob("*.md")
+                for term in re.findall(r"\{term\}`([^`]*)`", page.read_text())}
+        self.assertEqual([name for name, _ in entries if name.lower() not in used], [], "no chapter links to these")
+
+    def test_listings_are_compiled_and_commands_known(self):
+        listed = set(records.Records().today)  # what the program has, where there is one
+        chapters = {name.partition("/")[0] for name in listed}
+        for page in sorted((ROOT / "book/chapters").glob("*.md")):
+            text = page.read_text()
+            for path in re.findall(r"\{listing\} (\S+)", text):
+                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch10/|results/)", page.name)
+            # Code that no compiler sees needs a reason; tables are included from files that a test writes.
+            self.assertEqual(re.findall(r"^```(?!\{include\} \.\./listings/|$)", text, re.M), [], page.name)
+            for command in re.findall(r"\{run\} (.*)", text):
+                self.assertTrue(command.startswith("fathom run "), command)
+                for target in command.split()[2:]:
+                    chapter, _, name = target.partition(":")
+                    if chapter in chapters:  # a build may have some chapters only
+                        self.assertIn(f"{chapter}/{name}", listed, page.name)
+
+    def test_widgets_can_be_read_without_a_script(self):
+        for page in self.chapters:
+            for box in re.findall(r'<div class="widget[^"]*">(.*?)</div>', page.read_text(), re.S):
+                said = re.sub(r"<script>.*?</script>|<[^>]+>", "", box, flags=re.S)
+                self.assertGreater(len(said.split()), 25, page.name)
+
     def test_no_role_is_left_as_text(self):
         for page in self.pages:
             self.assertEqual(re.findall(r"\{(?:num|calc|cited|given|term|eq|numref)\}", page.read_text()), [], page.name)
@@ -144,14 +398,18 @@ class Pages(unittest.TestCase):
     def check(self, browser, page, width):
         browser.open(page, width, dark=width == PHONE)
         self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways")
-        browser.evaluate(OPEN_ALL)
+        browser.evaluate(SHOW_ALL)
         self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways, all opened")
         self.assertEqual(browser.evaluate(COVERED_WORDS), [])
         self.assertEqual(browser.evaluate(FAINT_TEXT), [])
+        self.assertEqual(browser.evaluate(CUT_WORDS), [])
+        self.assertEqual(browser.evaluate(WIDE_FORMULAS), [])
         self.assertTrue(browser.evaluate("[...document.querySelectorAll('svg.plot')].every(p => p.querySelector('.dot, .bar'))"))
         # A command can be copied; only `fathom book --serve` runs it.
         buttons = browser.evaluate("[...document.querySelectorAll('.run-line')].map(l => [...l.querySelectorAll('button')].map(b => b.innerText))")
         self.assertEqual(buttons, [["Copy"]] * len(buttons))
+        for i in range(browser.evaluate("document.querySelectorAll('.fathom-widget').length")):
+            self.check_keys(browser, f"document.querySelectorAll('.fathom-widget')[{i}]")
         # Every exercise takes its key, and no other answer.
         states = browser.evaluate("""JSON.stringify([...document.querySelectorAll('form.answer-form')].map(form => {
             const key = JSON.parse(form.dataset.key), out = form.querySelector('output');
@@ -172,6 +430,64 @@ class Pages(unittest.TestCase):
             self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
             if event.get("method") == "Network.requestWillBeSent":
                 self.assertTrue(event["params"]["request"]["url"].startswith(("file:", "data:")), event)
+
+
+    def check_keys(self, browser, widget):
+        """A widget in its place on a page follows an arrow key, by a mark or a word."""
+        shown = f"{widget}.innerHTML + JSON.stringify({widget}.dataset)"
+        before = browser.evaluate(shown)
+        browser.evaluate(f"[...{widget}.querySelectorAll('input[type=number], input[type=range]')].find(input => input.offsetParent).focus()")
+        for key in ("ArrowUp", "ArrowDown", "ArrowDown"):  # it may stand at its end, or be rounded back
+            browser.key(key)
+            if browser.evaluate(shown) != before:
+                return
+        self.fail(f"{browser.evaluate(widget + '.tagName')} does not answer a key")
+
+    @unittest.skipUnless(CHROMIUM, "needs Chromium")
+    def test_predictions_come_first_and_are_kept(self):
+        with tempfile.TemporaryDirectory() as profile:
+            browser = Browser(profile)
+            self.addCleanup(browser.close)
+            page = next(page for page in self.chapters if page.name.startswith("02"))
+            visible = "getComputedStyle(document.querySelector('#fig-roofline .panels')).display !== 'none'"
+            said = "document.querySelector('form.guess output').textContent"
+            score = "document.querySelector('.score').textContent"
+            browser.open(page, WIDE, script=False)
+            self.assertTrue(browser.evaluate(visible), "without a script there is nothing to wait for")
+            browser.open(page, WIDE)
+            self.assertFalse(browser.evaluate(visible))
+            self.assertIn("0 of 2 predictions", browser.evaluate(score))
+            browser.evaluate("document.querySelector('form.guess input').focus()")
+            for key in ("a", "Enter"):
+                browser.key(key)
+            self.assertEqual((browser.evaluate(said), browser.evaluate(visible)), ("Type a number first.", False))
+            browser.evaluate("document.querySelector('form.guess input').select()")
+            for key in ("4", "Enter"):
+                browser.key(key)
+            for again in (False, True):  # and after the page was opened anew
+                self.assertRegex(browser.evaluate(said), "Off by a factor of [34]")
+                self.assertTrue(browser.evaluate(visible) and browser.evaluate("document.querySelector('details.answer').open"))
+                self.assertIn("1 of 2 predictions made and 0 within", browser.evaluate(score))
+                if not again:
+                    browser.open(page, WIDE)
+
+    @unittest.skipUnless(CHROMIUM, "needs Chromium")
+    def test_search_works_from_a_folder(self):
+        with tempfile.TemporaryDirectory() as profile:
+            browser = Browser(profile)
+            self.addCleanup(browser.close)
+            browser.open(self.site / "index.html", PHONE)
+            browser.evaluate("document.querySelector('form.search input').focus()")
+            for key in ("s", "p", "i", "l", "l", "Enter"):
+                browser.key(key)
+            begin, found = time.monotonic(), None
+            while not found and time.monotonic() < begin + 20:
+                time.sleep(0.05)
+                found = browser.evaluate("document.querySelector('#search-results li a')?.href")
+            self.assertRegex(found or "nothing", r"^file:.*/(chapters/|glossary)")
+            self.assertLessEqual(browser.evaluate(SIDEWAYS), 0)
+            for event in browser.events:
+                self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
 
 
 @unittest.skipUnless(CHROMIUM, "needs Chromium")

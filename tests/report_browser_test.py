@@ -93,7 +93,7 @@ class Browser:
 
     def key(self, key):
         text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        code = {"Enter": 13, "Escape": 27}.get(key, ord(key[0].upper()))
+        code = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38}.get(key, ord(key[0].upper()))
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 

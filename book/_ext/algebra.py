@@ -13,9 +13,11 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import figures
+import keys
 import mathematics
 import typed_numbers
-from records import ROOT, ReadersRecords, Records, Unknown
+import xhtml
+from records import REFERENCES, ROOT, ReadersRecords, Records, Unknown
 
 logger = logging.getLogger(__name__)
 BOOK = ROOT / "book"
@@ -110,31 +112,42 @@ def references():
 # ---- figures and numbers ----
 
 
+def pairs(text):
+    """`k=v&k=v`, or with commas."""
+    return dict(part.split("=", 1) for part in re.split(r"[&,\s]+", text) if part)
+
+
 class RecordFigure(SphinxDirective):
     required_arguments = 1
     has_content = True
     option_spec = {"experiment": directives.unchanged_required, "machines": directives.unchanged, "x": directives.unchanged,
                    "y": directives.unchanged, "at": directives.unchanged, "variants": directives.unchanged,
-                   "alt": directives.unchanged_required, "name": directives.unchanged_required}
+                   "roofs": directives.unchanged, "alt": directives.unchanged_required, "name": directives.unchanged_required}
 
     def run(self):
-        def split(name, default=""):
-            return [part.strip() for part in self.options.get(name, default).split(",") if part.strip()]
+        def split(name, default="", by=","):
+            return [part.strip() for part in self.options.get(name, default).split(by) if part.strip()]
 
-        kind, field = self.arguments[0], self.options.get("y", "time")
+        kind = self.arguments[0]
+        field = self.options.get("y", "flops_per_s" if kind == "roofline" else "time")
         for needed in ("experiment", "alt", "name"):
             if needed not in self.options:
                 raise self.error(f"record-figure wants :{needed}:")
-        if kind not in ("ladder", "bars", "curve"):
-            raise self.error(f"record-figure knows ladder, bars and curve, not '{kind}'")
+        if kind not in ("ladder", "bars", "curve", "roofline"):
+            raise self.error(f"record-figure knows ladder, bars, curve and roofline, not '{kind}'")
+        if kind == "roofline" and field != "flops_per_s":
+            raise self.error("a roofline's :y: is flops_per_s")
         if kind == "curve" and "x" not in self.options:
             raise self.error("a curve wants :x:, the axis")
-        at = dict(part.split("=", 1) for part in re.split(r"[&,\s]+", self.options.get("at", "")) if part)
-        about = (at, kind, field, self.options.get("x"), split("variants"))
-        records, panels = records_of(self.env), self.readers_panels(split("experiment"), about)
+        at = {"": pairs(self.options.get("at", ""))}  # for all experiments, and below for each
+        experiments = [part.partition("?") for part in split("experiment")]
+        at.update({name: pairs(own) for name, _, own in experiments})
+        names = [name for name, _, _ in experiments]
+        about = (at, kind, field, self.options.get("x"), split("variants"), split("roofs", by="|"))
+        records, panels = records_of(self.env), self.readers_panels(names, about)
         try:
             for machine in split("machines", "cpu"):
-                panels.append(figures.panel(records, records.machine(machine), split("experiment"), *about))
+                panels.append(figures.panel(records, records.machine(machine), names, *about))
         except (ValueError, KeyError) as error:
             raise self.error(f"{self.options['name']}: {error}")
         figure = nodes.figure(classes=["record-figure", "wide"])
@@ -205,7 +218,8 @@ class Predict(SphinxDirective):
         inner, messages = self.state.inline_text(self.options["question"], self.lineno)
         unit = html.escape(self.options.get("unit", ""))
         name = html.escape(self.arguments[0], quote=True)
-        form = (f'<form class=guess data-guess="{name}" data-answer="{value:.6g}"><label>Your prediction '
+        about = " ".join(dict.fromkeys(":".join(records_of(self.env).parse(found)[:2]) for found in REFERENCES.findall(expression)))
+        form = (f'<form class=guess data-guess="{name}" data-answer="{value:.6g}" data-about="{html.escape(about)}"><label>Your prediction '
                 f'<input inputmode=decimal autocomplete=off size=8 aria-label="prediction"> {unit}</label> '
                 f'<button>See</button> <output></output></form><details class=answer data-of="{name}"><summary>What was measured</summary>')
         box = nodes.container(classes=["predict"])
@@ -234,18 +248,21 @@ class Exercise(SphinxDirective):
         except (OSError, AttributeError, AssertionError) as error:
             raise self.error(f"exercise {name}: the solver {self.options['solver']} failed: {error!r}")
         unit, tolerance = html.escape(self.options.get("unit", "")), self.options.get("tolerance", 0.01)
+        options = [option.strip() for option in self.options.get("options", "").split("|")]
+        solution = "\n".join(self.content).partition("{solution}")[2]
+        if not keys.states(solution, key, tolerance, options):
+            raise self.error(f"exercise {name}: its solution does not state the key that {self.options['solver']} computes, {key!r}")
         box = nodes.container(classes=["exercise"], ids=[name.replace(".", "-")])
         box += nodes.paragraph("", f"Exercise {name.removeprefix('ch').lstrip('0')}", classes=["box-title"])
         parts = list(split_folds(self.content))
         question, folds = parts[0], parts[1:]
         self.state.nested_parse(question, self.content_offset, box)
         if kind == "choice":
-            options = [option.strip() for option in self.options["options"].split("|")]
             if key not in options:
                 raise self.error(f"exercise {name}: the key '{key}' is none of the options")
             fields = "".join(f'<label><input type=radio name="{name}" value="{html.escape(o, quote=True)}"> {html.escape(o)}</label> '
                              for o in options)
-            keys = json.dumps([key])
+            answers = json.dumps([key])
         else:
             values = list(key) if kind == "numbers" else [key]
             labels = [label.strip() for label in self.options.get("labels", "|" * (len(values) - 1)).split("|")]
@@ -253,9 +270,11 @@ class Exercise(SphinxDirective):
                 raise self.error(f"exercise {name}: {len(values)} keys and {len(labels)} labels")
             fields = "".join(f'<label>{html.escape(label)} <input inputmode=decimal autocomplete=off size=10 '
                              f'aria-label="{html.escape(label or "answer", quote=True)}"> {unit}</label> ' for label in labels)
-            keys = json.dumps([float(value) for value in values])
+            answers = json.dumps([float(value) for value in values])
         box += html_block(f'<form class=answer-form data-exercise="{name}" data-kind={kind} data-tolerance="{tolerance}" '
-                          f"data-key='{html.escape(keys, quote=True)}'>{fields}<button>Check</button> <output></output></form>")
+                          f"data-key='{html.escape(answers, quote=True)}'>{fields}<button>Check</button> <output></output></form>")
+        if kind == "choice":  # on paper and in an e-book, where there is no form
+            box += html_block("<ul class=choices>" + "".join(f"<li>{html.escape(option)}</li>" for option in options) + "</ul>")
         for fold in folds:
             self.state.nested_parse(fold, self.content_offset, box)
         return [box]
@@ -359,8 +378,13 @@ class Widget(SphinxDirective):
 
 
 def visit_html(self, node):
-    if not (node.get("page_only") and self.builder.name == "epub"):  # an e-book's reader runs no scripts
-        self.body.append(node["html"])
+    self.body.append(node["html"])
+    raise nodes.SkipNode
+
+
+def visit_epub(self, node):
+    if not node.get("page_only"):  # an e-book's reader runs no scripts
+        self.body.append(xhtml.xhtml(node["html"]))
     raise nodes.SkipNode
 
 
@@ -375,6 +399,20 @@ def depart_measured(self, _):
 
 def skip(self, node):
     raise nodes.SkipNode
+
+
+def keep_together(app, doctree):
+    """No line breaks between a formula and the punctuation beside it, or before the number of a source."""
+    for node in doctree.findall(lambda node: isinstance(node, (nodes.math, measured))):
+        parent, i = node.parent, node.parent.index(node)
+        before, after = (parent[j] if 0 <= j < len(parent) and isinstance(parent[j], nodes.Text) else "" for j in (i - 1, i + 1))
+        if isinstance(node, nodes.math):
+            if before.endswith(("(", "[", "\u201c")):
+                parent[i - 1] = nodes.Text(before + "\u2060")
+            if after[:1] in tuple(".,;:?!)]\u2019\u201d"):
+                parent[i + 1] = nodes.Text("\u2060" + after)
+        elif before.endswith(" ") and node.astext().startswith("\u202f"):
+            parent[i - 1] = nodes.Text(before[:-1] + "\u00a0")
 
 
 def check_typed_numbers(app, doctree):
@@ -424,13 +462,12 @@ def setup(app):
                             "margin": block(""), "question": block(""), "summary": block("Summary"), "hint": Fold, "solution": Fold,
                             "predict": Predict, "exercise": Exercise, "run": Run, "listing": Listing, "widget": Widget}.items():
         app.add_directive(name, directive)
-    html_visitors = (visit_html, None)
-    app.add_node(from_html, html=html_visitors, epub=html_visitors, text=(skip, None), latex=(skip, None))
+    app.add_node(from_html, html=(visit_html, None), epub=(visit_epub, None), text=(skip, None), latex=(skip, None))
     app.add_node(measured, html=(visit_measured, depart_measured), epub=(visit_measured, depart_measured),
                  text=(lambda self, node: None, lambda self, node: None))
     for event, handler in {"env-get-outdated": with_changed_records, "env-purge-doc": forget, "build-finished": write_runs}.items():
         app.connect(event, handler)
-    for handler in (check_typed_numbers, note_records):
+    for handler in (check_typed_numbers, note_records, keep_together):
         app.connect("doctree-read", handler)
     mathematics.setup(app)
     return {"parallel_read_safe": False, "version": "1", "env_version": 1}

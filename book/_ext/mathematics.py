@@ -12,8 +12,8 @@ from sphinx.util.math import get_node_equation_number
 PROGRAM = """
 const katex = require('katex'), lines = require('readline').createInterface({input: process.stdin});
 lines.on('line', line => {
-  const {tex, block} = JSON.parse(line);
-  try { console.log(JSON.stringify({html: katex.renderToString(tex, {displayMode: block, throwOnError: true, strict: 'error'})})); }
+  const {tex, block, output} = JSON.parse(line);
+  try { console.log(JSON.stringify({html: katex.renderToString(tex, {displayMode: block, output, throwOnError: true, strict: 'error'})})); }
   catch (error) { console.log(JSON.stringify({error: String(error.message)})); }
 });
 """
@@ -23,25 +23,30 @@ class Setter:
     def __init__(self):
         self.process, self.known = None, {}
 
-    def html(self, tex, block):
-        if (tex, block) not in self.known:
+    def html(self, tex, block, output="htmlAndMathml"):
+        if (tex, block, output) not in self.known:
             if not self.process:
                 self.process = subprocess.Popen(["node", "-e", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                                 env={"NODE_PATH": "/usr/share/nodejs:/usr/lib/nodejs", "PATH": "/usr/bin:/bin"})
-            self.process.stdin.write(json.dumps({"tex": tex, "block": block}) + "\n")
+            self.process.stdin.write(json.dumps({"tex": tex, "block": block, "output": output}) + "\n")
             self.process.stdin.flush()
             answer = json.loads(self.process.stdout.readline() or '{"error": "node ended; is node-katex installed?"}')
             if "error" in answer:
                 raise ExtensionError(f"KaTeX refuses '{tex}': {answer['error']}")
-            self.known[tex, block] = answer["html"]
-        return self.known[tex, block]
+            self.known[tex, block, output] = answer["html"]
+        return self.known[tex, block, output]
 
 
 setter = Setter()
 
 
+def output_of(builder):
+    """An e-book's reader sets MathML by itself; KaTeX's own setting needs its fonts and style sheet."""
+    return "mathml" if builder.name == "epub" else "htmlAndMathml"
+
+
 def visit_inline(self, node):
-    self.body.append(f'<span class="math">{setter.html(node.astext(), False)}</span>')
+    self.body.append(f'<span class="math">{setter.html(node.astext(), False, output_of(self.builder))}</span>')
     raise SkipNode
 
 
@@ -50,7 +55,7 @@ def visit_block(self, node):
     if node["number"]:
         number = f'<span class="eqno">({get_node_equation_number(self, node)})</span>'
     ids = f' id="{node["ids"][0]}"' if node["ids"] else ""
-    self.body.append(f'<div class="math block"{ids}>{setter.html(node.astext(), True)}{number}</div>')
+    self.body.append(f'<div class="math block"{ids}>{setter.html(node.astext(), True, output_of(self.builder))}{number}</div>')
     raise SkipNode
 
 

@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 PROGRAM = pathlib.Path(os.environ.get("FATHOM_PROGRAM") or ROOT / "build/release/fathom")  # `fathom book` names itself
 REFERENCE = {"cpu": "epyc-zen4-2c", "h200": "h200"}
+REFERENCES = re.compile(r'[\w-]+:[^\s"]+ \w+')  # in a text
 TITLES = {"epyc-zen4-2c": "2 cores of a Zen 4 (EPYC, virtual)", "h200": "one H200"}
 
 
@@ -59,7 +60,7 @@ class Records:
     @staticmethod
     def _hashes(program):
         """Hashes of today's sources by experiment; empty without a built program."""
-        if not program.exists():
+        if program is None or not program.exists():
             return {}
         listed = subprocess.run([program, "list", "--json"], capture_output=True, text=True)
         if listed.returncode != 0:
@@ -96,7 +97,7 @@ class Records:
 
     def any_stale(self, text):
         """Whether one of the references in a text is to a stale record."""
-        return any(self.stale(*self.parse(reference)[:2]) for reference in re.findall(r'[\w-]+:[^\s"]+ \w+', text))
+        return any(self.stale(*self.parse(reference)[:2]) for reference in REFERENCES.findall(text))
 
     def points(self, machine, experiment, at):
         points = self.experiment(machine, experiment)["points"]
@@ -132,6 +133,16 @@ class Records:
         experiment, _, variant = path.rpartition("/")
         at = dict(part.split("=", 1) for part in query.split("&")) if query else {}
         return self.machine(machine), experiment, variant, at, field
+
+    def ceilings(self, machine, experiments=None):
+        """Of each limit that a machine's records name, the rates that the controls of its points had."""
+        rates = {}
+        for of, experiment in sorted(self.files):
+            if of == machine and (experiments is None or experiment in experiments):
+                for point in self.experiment(of, experiment)["points"]:
+                    for name, rate in sorted({limit_of(point, v) for v in point["variants"] if v.get("limit_rate")}):
+                        rates.setdefault(name, []).append(rate)
+        return rates
 
     def number(self, reference):
         """A reference's value, in SI units (shares as fractions)."""
@@ -186,7 +197,17 @@ OF_A_POINT = {"rounds": lambda point: point["rounds"],
               "control_lo": lambda point: (point.get("aa") or no_field("control_lo"))["lo"],
               "control_hi": lambda point: (point.get("aa") or no_field("control_hi"))["hi"]}
 TIMES = {"time": "median", "min": "min", "p10": "p10", "p90": "p90"}
+RATES = {"bytes_per_s": "B/s", "flops_per_s": "FLOP/s"}
 RATIOS = {"ratio": "median", "ratio_lo": "lo", "ratio_hi": "hi"}
+
+
+def limit_of(point, variant):
+    """A variant's limit in words, and the rate of its control. The point's words name the threads of its busiest variant,
+    and behind `of libraries` the limit of those."""
+    ours, _, of_libraries = point["limit"].partition("; of libraries: ")
+    words = of_libraries if of_libraries and variant["kind"] == "library" else ours
+    threads = variant["threads"]
+    return re.sub(r"\d+ threads?$", f"{threads} thread" + "s" * (threads > 1), words), variant["limit_rate"]
 
 
 def no_field(field):
@@ -234,8 +255,8 @@ def with_unit(value, field):
                 return f"{digits(value / size)}\u202f{unit}"
     if field == "share":
         return f"{digits(100 * value)}\u202f%"
-    if field in ("bytes_per_s", "flops_per_s"):
-        name = "B/s" if field == "bytes_per_s" else "FLOP/s"
+    if field in RATES:
+        name = RATES[field]
         for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1)):
             if value >= 0.9995 * size or not prefix:
                 return f"{digits(value / size)}\u202f{prefix}{name}"

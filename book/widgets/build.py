@@ -21,7 +21,7 @@ HERE = ROOT / "book/widgets"
 OUT = ROOT / "build/book/widgets"
 sys.path.insert(0, str(ROOT / "book/_ext"))
 
-from records import REFERENCE  # noqa: E402
+from records import REFERENCE, Records  # noqa: E402
 
 COMPILER = "clang-14"
 FLAGS = ["--target=wasm32", "-std=c++20", "-O2", "-ffreestanding", "-nostdlib", "-fno-exceptions", "-fno-rtti", "-mbulk-memory",
@@ -46,15 +46,9 @@ def module(main):
 
 def ceilings():
     """Each limit that the reference machines' records name: the median of its measured rates, and how many records say so."""
-    rates = {}
-    for short, machine in REFERENCE.items():
-        for path in sorted((ROOT / "results" / machine).glob("ch*/*.json")):
-            for experiment in json.loads(path.read_text())["experiments"]:
-                for point in experiment["points"]:
-                    found = {(v.get("limit", point.get("limit")), v["limit_rate"]) for v in point["variants"] if v.get("limit_rate")}
-                    for limit, rate in found:
-                        rates.setdefault(f"{short}: {limit}", []).append(rate)
-    return {name: {"rate": statistics.median(all_of), "points": len(all_of)} for name, all_of in sorted(rates.items())}
+    records = Records(program=None)
+    return {f"{short}: {name}": {"rate": statistics.median(rates), "points": len(rates)}
+            for short, machine in REFERENCE.items() for name, rates in records.ceilings(machine).items()}
 
 
 def script(page):

@@ -67,8 +67,9 @@ class Widget extends HTMLElement {
     } else if (control.pattern) {
       input = make("input", {...about, pattern: control.pattern, autocomplete: "off"});
     } else {
-      input = make("input", {...about, type: control.range ? "range" : "number", min: control.min, max: control.max,
-                             step: control.step || 1});
+      // Between limits so far apart that a step is lost in their rounding, Chromium's arrow keys do nothing.
+      const limits = control.max > 1e15 ? {} : {min: control.min, max: control.max};
+      input = make("input", {...about, ...limits, type: control.range ? "range" : "number", step: control.step || 1});
     }
     input.addEventListener("input", () => {
       if (!this.accepts(control, input.value)) return;

@@ -7,11 +7,15 @@
   };
   function number(text) { return Number(String(text).trim().replace(/\u2212/g, "-").replace(",", ".")); }
 
+  function factor(value, answer) { return value > 0 && answer > 0 ? Math.max(value / answer, answer / value) : Infinity; }
+
   function guess(form) {
     var name = form.dataset.guess, answer = Number(form.dataset.answer), input = form.querySelector("input");
     var out = form.querySelector("output"), fold = document.querySelector('details.answer[data-of="' + name + '"]');
+    var veil = hideFigure(form);
     function show(value) {
-      var off = value > 0 && answer > 0 ? Math.max(value / answer, answer / value) : Infinity;
+      if (veil) veil.remove();
+      var off = factor(value, answer);
       out.textContent = off === Infinity ? "Of another sign or zero." : "Off by a factor of " + off.toPrecision(2) + ".";
       fold.open = true;
     }
@@ -23,7 +27,23 @@
       if (!input.value.trim() || isNaN(value)) { out.textContent = "Type a number first."; return; }
       var all = store.get(); all[name] = value; store.set(all);
       show(value);
+      score();
     });
+  }
+
+  // The first figure behind a question that shows what is asked for waits until there is a prediction, or is asked for.
+  function hideFigure(form) {
+    var about = form.dataset.about.split(" ").filter(Boolean), places = document.querySelectorAll("form.guess, figure.record-figure");
+    var figure = Array.prototype.slice.call(places, Array.prototype.indexOf.call(places, form) + 1).find(function (place) {
+      return place.tagName === "FORM" || about.some(function (of) { return place.querySelector('[data-record^="' + of + '/"]'); });
+    });
+    if (!figure || figure.tagName === "FORM" || figure.querySelector(".veil")) return null;
+    var button = document.createElement("button");
+    button.className = "veil";
+    button.textContent = "A figure of the answer. Show it without a prediction";
+    button.addEventListener("click", function () { button.remove(); });
+    figure.prepend(button);
+    return button;
   }
 
   function exercise(form) {
@@ -70,9 +90,12 @@
   }
 
   function score() {
-    var forms = document.querySelectorAll("form.answer-form"), all = store.get(), done = 0;
+    var forms = document.querySelectorAll("form.answer-form"), guesses = document.querySelectorAll("form.guess"), all = store.get();
     if (!forms.length) return;
-    forms.forEach(function (form) { if (all[form.dataset.exercise] === true) done++; });
+    function count(list, holds) { return Array.prototype.filter.call(list, holds).length; }
+    var solved = count(forms, function (form) { return all[form.dataset.exercise] === true; });
+    var made = count(guesses, function (form) { return all[form.dataset.guess] !== undefined; });
+    var near = count(guesses, function (form) { return factor(all[form.dataset.guess], Number(form.dataset.answer)) <= 2; });
     var line = document.querySelector(".score");
     if (!line) {
       line = document.createElement("p");
@@ -80,7 +103,8 @@
       var title = document.querySelector("h1");
       title.parentNode.insertBefore(line, title.nextSibling);
     }
-    line.textContent = done + " of " + forms.length + " exercises of this chapter solved on this machine.";
+    line.textContent = solved + " of " + forms.length + " exercises of this chapter solved, " + made + " of " + guesses.length +
+      " predictions made and " + near + " within a factor of two, on this machine.";
   }
 
   document.addEventListener("DOMContentLoaded", function () {

@@ -11,7 +11,7 @@ const Experiment<SparseMatrix> sparse_matvec{
     // 64 MiB of fp32, in DRAM; x is 16 KiB, in L1.
     .axes     = {{"n", {4096}},
                  {"pattern", {"scattered", "blocks"}},
-                 {"density", {0.05, 0.005, 0.02, 0.1, 0.2, 0.4}}},
+                 {"density", {0.05, 0.01, 0.1, 0.2, 0.4}}},
     .check_at = {{"n", {0, 1, 7, 8, 9, 15, 16, 17, 61, 127}},
                  {"pattern", {"scattered", "blocks"}},
                  {"density", {0.0, 0.05, 0.3, 1.0}}},

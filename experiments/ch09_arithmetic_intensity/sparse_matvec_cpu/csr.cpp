@@ -13,9 +13,9 @@ void csr(const SparseMatrix& p, Context&) {
   const int32_t* column = p.column.data();
   const float* x        = p.x.data();
   for (int64_t i = 0; i < p.n; ++i) {
-    const int32_t end = p.row_begin(i + 1);
-    float sum         = 0;
-    for (int32_t k = p.row_begin(i); k < end; ++k) sum += value[k] * x[column[k]];
+    const int32_t begin = p.row_begin(i), end = p.row_begin(i + 1);
+    float sum = 0;
+    for (int32_t k = begin; k < end; ++k) sum += value[k] * x[column[k]];
     p.out(i) = sum;
   }
 }

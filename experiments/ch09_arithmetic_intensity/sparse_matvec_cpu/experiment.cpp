@@ -9,9 +9,7 @@ const Experiment<SparseMatrix> sparse_matvec{
     .question = "How sparse must a matrix be before a product that skips its zeros is faster?",
     .limit    = Limit::memory,
     // 64 MiB of fp32, in DRAM; x is 16 KiB, in L1.
-    .axes     = {{"n", {4096}},
-                 {"pattern", {"scattered", "blocks"}},
-                 {"density", {0.05, 0.01, 0.1, 0.2, 0.4}}},
+    .axes = {{"n", {4096}}, {"pattern", {"scattered", "blocks"}}, {"density", {0.05, 0.01, 0.1, 0.2, 0.4}}},
     .check_at = {{"n", {0, 1, 7, 8, 9, 15, 16, 17, 61, 127}},
                  {"pattern", {"scattered", "blocks"}},
                  {"density", {0.0, 0.05, 0.3, 1.0}}},

@@ -25,7 +25,7 @@ int64_t cell_of(const std::string& pattern) {
 
 int64_t cells_of(int64_t n, int64_t cell, double density) {
   FATHOM_EXPECT(density >= 0 && density <= 1, "density is a share, from 0 to 1");
-  const int64_t side = cell == 1 ? n : whole_blocks(n);
+  const int64_t side  = cell == 1 ? n : whole_blocks(n);
   const int64_t cells = std::llround(density * static_cast<double>(side * side));
   FATHOM_EXPECT(cells * cell * cell <= std::numeric_limits<int32_t>::max(),
                 "the nonzeros are numbered by int32: take a smaller n or density");

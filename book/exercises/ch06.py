@@ -184,6 +184,24 @@ def chain_orders():
     return [first, second]
 
 
+def brackets(sizes):
+    """The multiplications of every way to bracket a chain."""
+    if len(sizes) == 2:
+        return [0]
+    return [left + right + sizes[0] * sizes[k] * sizes[-1]
+            for k in range(1, len(sizes) - 1) for left in brackets(sizes[:k + 1]) for right in brackets(sizes[k:])]
+
+
+def chain_of_four():
+    """Multiplications of 40 x 20, 20 x 30, 30 x 10, 10 x 30 from left to right, and in the best of all orders."""
+    sizes = [40, 20, 30, 10, 30]
+    every = brackets(sizes)
+    assert len(every) == 5 and min(every) == chain(sizes)  # by trying all, and by the recursion
+    running = sum(sizes[0] * sizes[k] * sizes[k + 1] for k in range(1, len(sizes) - 1))
+    assert running in every
+    return [running, min(every)]
+
+
 def attention_orders():
     """Multiplications of (Q K^T) V over those of Q (K^T V): 4096 tokens, 64 numbers each; and 64 tokens."""
     def quotient(tokens, width):
@@ -240,6 +258,17 @@ def memory_in_between():
         return one / two
     assert ratio(101) > 50  # with many taps, the law
     return [ratio(3), ratio(7)]
+
+
+def factors_in_cache():
+    """Ratio of times of W x and U (V x), 4096 x 4096 fp32, where 16 MiB or less come from a cache at 75 GB/s and more at 25: rank 1024 and 64."""
+    def seconds(numbers):
+        size = 4 * numbers
+        return size / (75e9 if size <= 16 << 20 else 25e9)
+    def ratio(r, n=4096):
+        return seconds(n * n) / seconds(r * (n + n))
+    assert math.isclose(ratio(2048), 1)  # equal bytes, and both from memory
+    return [ratio(1024), ratio(64)]
 
 
 def exponential_rank():

@@ -28,6 +28,27 @@ def csr_break_even():
     return 100 * kept / n**2
 
 
+def list_break_even():
+    """Percent of nonzeros at which 1.2 ns for each of them takes as long as 4 bytes for each place, at 24 and at 72 GB/s."""
+    def percent(bandwidth, a_nonzero=1.2e-9, places=1 << 20):
+        dense = 4 * places / bandwidth
+        return 100 * (dense / a_nonzero) / places
+    assert math.isclose(percent(4 / 1.2e-9), 100)  # a place as dear as a nonzero: always worth a list
+    return [percent(24e9), percent(72e9)]
+
+
+def blocks_break_even():
+    """Percent of nonzeros, at random, above which blocks of 8 x 8 with an index of 4 bytes each take more bytes than all places; by bisection."""
+    def share_of_dense(density):
+        return blocks_kept(density, 64) * (64 * 4 + 4) / (64 * 4)
+    low, high = 0.0, 1.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        low, high = (middle, high) if share_of_dense(middle) <= 1 else (low, middle)
+    assert math.isclose(low, 1 - (1 - 256 / 260) ** (1 / 64), rel_tol=1e-9)
+    return 100 * low
+
+
 def two_of_four():
     """Bytes of 2:4 bf16 as a share of dense: with two indices of 2 bits, and with the fewest bits that tell patterns apart."""
     patterns = len(list(itertools.combinations(range(4), 2)))

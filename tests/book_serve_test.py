@@ -276,6 +276,7 @@ class InABrowser(unittest.TestCase):
         self.browser.call("Emulation.setEmulatedMedia", media="screen",
                           features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.browser.call("Page.navigate", url=address)
+        self.browser.wait_for("Page.loadEventFired")  # until then the page of before may answer
         until(lambda: self.browser.evaluate("document.querySelectorAll('.run-button').length") == 2, "the buttons are there")
 
     def check(self):

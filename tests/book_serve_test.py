@@ -28,6 +28,7 @@ from report_browser_test import CHROMIUM, FAINT_TEXT, PHONE, SIDEWAYS, WIDE, Bro
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FATHOM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 EXPERIMENT = "ch08/accumulators"  # the quickest of the book's
+LONG = "ch08/simd_dot"  # for more than ten seconds
 DEADLINE_S = 60
 PAGE = """# A page
 
@@ -236,11 +237,11 @@ class Ends(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 0), (signal.SIGTERM, 0)):
                 server = Server(pathlib.Path(name))
-                self.assertEqual(server.post("run", {"experiment": EXPERIMENT})[0], 202)
+                self.assertEqual(server.post("run", {"experiment": LONG})[0], 202)
                 started = server.running()
                 server.process.send_signal(number)
                 self.assertEqual(server.process.wait(20), code)
-                until(lambda: not any(map(alive, started)), f"everything has ended after signal {number}", 10)
+                until(lambda: not any(map(alive, started)), f"everything has ended after signal {number}", 4)
                 server.process.stdout.close()
 
 

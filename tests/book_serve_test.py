@@ -239,6 +239,8 @@ class Ends(unittest.TestCase):
                 server = Server(pathlib.Path(name))
                 self.assertEqual(server.post("run", {"experiment": LONG})[0], 202)
                 started = server.running()
+                if number == signal.SIGKILL:  # past its first line, whose broken pipe would end it too
+                    until(lambda: server.state()["seconds"] > 3, "the run has begun")
                 server.process.send_signal(number)
                 self.assertEqual(server.process.wait(20), code)
                 until(lambda: not any(map(alive, started)), f"everything has ended after signal {number}", 4)

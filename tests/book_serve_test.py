@@ -28,6 +28,7 @@ from report_browser_test import CHROMIUM, FAINT_TEXT, PHONE, SIDEWAYS, WIDE, Bro
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FATHOM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 EXPERIMENT = "ch08/accumulators"  # the quickest of the book's
+LONG = "ch08/simd_dot"  # for more than ten seconds
 DEADLINE_S = 60
 PAGE = """# A page
 
@@ -236,11 +237,13 @@ class Ends(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 0), (signal.SIGTERM, 0)):
                 server = Server(pathlib.Path(name))
-                self.assertEqual(server.post("run", {"experiment": EXPERIMENT})[0], 202)
+                self.assertEqual(server.post("run", {"experiment": LONG})[0], 202)
                 started = server.running()
+                if number == signal.SIGKILL:  # past its first line, whose broken pipe would end it too
+                    until(lambda: server.state()["seconds"] > 3, "the run has begun")
                 server.process.send_signal(number)
                 self.assertEqual(server.process.wait(20), code)
-                until(lambda: not any(map(alive, started)), f"everything has ended after signal {number}", 10)
+                until(lambda: not any(map(alive, started)), f"everything has ended after signal {number}", 4)
                 server.process.stdout.close()
 
 
@@ -276,6 +279,7 @@ class InABrowser(unittest.TestCase):
         self.browser.call("Emulation.setEmulatedMedia", media="screen",
                           features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.browser.call("Page.navigate", url=address)
+        self.browser.wait_for("Page.loadEventFired")  # until then the page of before may answer
         until(lambda: self.browser.evaluate("document.querySelectorAll('.run-button').length") == 2, "the buttons are there")
 
     def check(self):

@@ -82,7 +82,11 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media="screen", features=[scheme])
         self.call("Page.navigate", url=path.resolve().as_uri())
-        while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
+        self.wait_for("Page.loadEventFired")
+
+    def wait_for(self, method):
+        """Until an event of this name has come, since the events were cleared."""
+        while not any(e.get("method") == method for e in self.events):
             self.events.append(self._receive())
 
     def evaluate(self, expression):

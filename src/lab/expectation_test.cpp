@@ -1,5 +1,6 @@
 #include "lab/expectation.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -74,7 +75,7 @@ TEST_F(ExpectationTest, WhatIsWrittenIsReadWithItsProvenance) {
 TEST_F(ExpectationTest, ARecordOfAQuickRunSaysSo) {
   RunRecord run = run_of({experiment("ch07/x", 2)});
   for (const bool quick : {true, false}) {
-    run.manifest = quick ? R"({"options": {"quick": true}})" : R"({"options": {"quick": false}})";
+    run.manifest = fmt::format(R"({{"commit": "abc", "options": {{"quick": {}}}}})", quick);
     update_expectations(results(), run, kBy);
     const auto read = read_expectations(results(), "box");
     ASSERT_TRUE(read) << read.error().message;

@@ -145,6 +145,17 @@ class Listings(unittest.TestCase):
         self.assertTrue(adds_in_vectors(code["sum_of_floats"]))
         self.assertFalse(adds_in_vectors(compiled("loops", *FLAGS, "-fno-trapping-math")[0]["sum_of_floats"]))
 
+    def test_a_sum_in_memory_needs_both_promises(self):
+        in_order, any_order = compiled("loops", *FLAGS)[0], compiled("loops", *FLAGS, *ANY_ORDER)[0]
+        for code in (in_order["product"], any_order["product"]):
+            self.assertFalse(any("%ymm" in operands for _, operands in code))
+        self.assertEqual(names(in_order["product"]), names(any_order["product"]))
+        of_eight = {n for n, operands in in_order["product_promised"] if "%ymm" in operands}
+        self.assertIn("vmulps", of_eight)
+        self.assertFalse(adds_in_vectors(in_order["product_promised"]))
+        self.assertTrue(any(n.startswith("vfmadd") and n.endswith("ps") for n, operands in any_order["product_promised"]
+                            if "%ymm" in operands))
+
     def test_with_o2_only_the_pragma_gives_vectors(self):
         report = compiled("loops", "-std=c++20", "-O2", "-march=x86-64-v3")[1]
         self.assertEqual([name for name in report if any("vectorized" in line for line in report[name])], ["sum_in_any_order"])

@@ -80,3 +80,10 @@ def left_of_ridge():
     gains = {"half the multiply-adds": time() / time(f=flops / 2), "twice the multiply-add units": time() / time(p=2 * peak),
              "numbers of half the size": time() / time(m=moved / 2)}
     return max(gains, key=gains.get)
+
+
+def stream_rates():
+    """GB/s that STREAM reports for a bus of 40 GB/s full of a triad's lines, with the line of a fetched first and without."""
+    bus, line = 40e9, 64
+    reported = 3 * line  # it counts two arrays read and one written
+    return [reported / ((reported + fetched) / bus) / 1e9 for fetched in (line, 0)]

@@ -140,18 +140,32 @@ def eight_chains_of_ones():
     return functools.reduce(lambda a, b: single(a + b), [float(chain)] * 8)
 
 
-def bad_padding():
-    """The maximum of a row of negative numbers in chunks of 4, the last padded with zero, and with minus infinity."""
-    row = [-3.0, -1.5, -2.0, -7.0, -4.0]
-    def chunked(identity):
-        padded = row + [identity] * (-len(row) % 4)
-        return max(max(padded[i : i + 4]) for i in range(0, len(padded), 4))
-    assert chunked(-math.inf) == max(row)
-    return [chunked(0.0), chunked(-math.inf)]
-
-
 def worst_gap():
     """Rows of the largest step, 950 tokens of prompt in pieces of at most 64 rows, 6 of which are decodes; and steps."""
     prompt, limit, decodes = 950, 64, 6
     pieces = limit - decodes
     return [decodes + pieces, math.ceil(prompt / pieces)]
+
+
+def scanned(values, rounds):
+    """The partial sums after rounds of additions; a round is a list of (to, from), all read before any is written."""
+    state, count = list(values), 0
+    for pairs in rounds:
+        before = list(state)
+        for to, source in pairs:
+            state[to], count = before[source] + before[to], count + 1
+    assert state == list(itertools.accumulate(values))
+    return count, len(rounds)
+
+
+def scan_additions():
+    """Additions of three scans of 16 elements: one by one, by Hillis and Steele, and up and down a tree."""
+    n = 16
+    words = [chr(ord("a") + i) for i in range(n)]  # joining letters is associative and shows every mistake
+    serial = [[(i, i - 1)] for i in range(1, n)]
+    doubling = [[(i, i - s) for i in range(s, n)] for s in (1, 2, 4, 8)]
+    up = [[(i, i - s) for i in range(2 * s - 1, n, 2 * s)] for s in (1, 2, 4, 8)]
+    down = [[(i, i - s) for i in range(3 * s - 1, n, 2 * s)] for s in (4, 2, 1)]
+    counts = [scanned(words, rounds) for rounds in (serial, doubling, up + down)]
+    assert all(count >= 2 * n - 2 - depth for count, depth in counts)  # Snir's bound
+    return [count for count, _ in counts]

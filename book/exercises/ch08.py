@@ -173,3 +173,11 @@ def halves():
     while 3 * side * side > 8192:
         side //= 2
     return [side, (2 / side) / (2 / 52)]
+
+
+def bytes_of_tiles():
+    """GB of A and B that come in with tiles of 16 and n = 1024, and the least power of two with which 10 GB/s bring them in 30 ms."""
+    def gigabytes(tile):
+        return words_loaded(1024, tile) * WORD / 1e9
+    assert gigabytes(32) == 8 * 1024**3 / 32 / 1e9
+    return [gigabytes(16), next(2**e for e in range(3, 11) if gigabytes(2**e) <= 10 * 0.030)]

@@ -170,3 +170,20 @@ def smallest_skew():
     assert min(d + f for d in range(-2, 3)) == 0
     assert keeps_order_in_tiles([(1, 0), (0, 1)]) and not keeps_order_in_tiles([(1, -1)])
     return f
+
+
+def overlapping_product():
+    """y = A x for A = ((1, 2), (3, 4)) where y is x = (1, 1): y[i] in memory, and in a register until the row is done."""
+    a = ((1, 2), (3, 4))
+
+    def multiply(kept):
+        x = y = [1, 1]
+        for i in range(2):
+            if kept:
+                y[i] = sum(a[i][k] * x[k] for k in range(2))
+            else:
+                y[i] = 0
+                for k in range(2):
+                    y[i] += a[i][k] * x[k]
+        return y
+    return multiply(kept=False) + multiply(kept=True)

@@ -67,3 +67,13 @@ void one_after(float* a, const float* __restrict__ b, int n) {
 void eight_before(float* a, const float* __restrict__ b, int n) {
   for (int i = 8; i < n; ++i) a[i] = a[i - 8] + b[i];
 }
+
+void product(const float* a, const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i)
+    for (int k = 0; k < n; ++k) y[i] += a[i * n + k] * x[k];
+}
+
+void product_promised(const float* a, const float* x, float* __restrict__ y, int n) {
+  for (int i = 0; i < n; ++i)
+    for (int k = 0; k < n; ++k) y[i] += a[i * n + k] * x[k];
+}

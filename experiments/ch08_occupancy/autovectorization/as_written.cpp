@@ -1,0 +1,24 @@
+// y = A x                                       n x n, fp32
+//
+// bytes   4 n^2
+// flops   2 n^2
+// limit   bandwidth of the level that holds A
+// idea    baseline: the formula. y may overlap A or x, for all the compiler knows: y[i] is stored in every
+//         step, before the next numbers are loaded, and nothing becomes a vector
+#include "matvec.h"
+
+namespace fathom::lab::autovectorization {
+namespace {
+
+void multiply(const float* a, const float* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = 0;
+    for (int64_t k = 0; k < n; ++k) y[i] += a[i * n + k] * x[k];
+  }
+}
+
+}  // namespace
+
+void as_written(const MatVec& p, Context&) { multiply(p.a.data(), p.x.data(), p.y.data(), p.x.size()); }
+
+}  // namespace fathom::lab::autovectorization

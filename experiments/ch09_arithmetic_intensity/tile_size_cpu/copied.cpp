@@ -3,9 +3,9 @@
 // bytes   12 n^2   but 8 n^3 / T bytes come in where a tile of out stays, and a and b pass tile by tile
 // flops   2 n^3
 // limit   FMA peak; 9 loads for 8 FMAs, two loads and two FMAs in a cycle: 0.89 of it
-// idea    each tile of b is first copied into the order in which it is read, columns of 8: it lies in all
-// sets
-//         of a cache alike, however far apart the rows of b are. T^2 numbers are copied for T^3 FMAs.
+// idea    each tile of b is first copied into the order in which it is read, columns of 8: it lies in
+//         all sets of a cache alike, however far apart the rows of b are. T^2 numbers are copied for
+//         T^3 FMAs.
 #include "multiply_tile.h"
 #include "product.h"
 

@@ -305,6 +305,7 @@ class InABrowser(unittest.TestCase):
         broken = self.server.data / "broken/ch08/accumulators.json"
         broken.parent.mkdir(parents=True)
         broken.write_text("{")
+        until(lambda: self.server.state()["version"] == 1, "the book is built without it")
         self.browser = Browser(str(pathlib.Path(folder.name) / "profile"))
         self.addCleanup(self.browser.close)
         self.server.idle()

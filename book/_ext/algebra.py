@@ -321,8 +321,8 @@ class Run(SphinxDirective):
         command += " --book"
         line = nodes.literal_block(command, command, classes=["run"])
         line["language"] = "console"
-        return [html_block(f'<div class=run-line data-experiments="{html.escape(" ".join(experiments), quote=True)}">'), line,
-                html_block("<p class=run-note>Keeps the result for the book: the next <code>fathom book</code> draws your machine "
+        return [html_block(f'<div class="run-line" data-experiments="{html.escape(" ".join(experiments), quote=True)}">'), line,
+                html_block('<p class="run-note">Keeps the result for the book: the next <code>fathom book</code> draws your machine '
                            "first.</p></div>")]
 
 

@@ -113,14 +113,17 @@
       }});
   }
 
-  let timer, failures = 0;
+  let timer, turn = 0, failures = 0;
   function soon(ms = 0) {
+    ++turn;
     clearTimeout(timer);
     timer = setTimeout(poll, ms);
   }
 
   async function poll() {
     if (document.hidden) return;  // and again when it is seen
+    const mine = turn;  // a button that is pressed meanwhile asks earlier
+    const later = ms => { if (mine === turn) soon(ms); };
     try {
       const state = await (await fetch("/_serve/state", {cache: "no-store"})).json();
       failures = 0;
@@ -137,11 +140,11 @@
       } else if (built && line && line.experiments.includes(state.experiment)) {
         line.said.append(" No figure of this page shows it.");
       }
-      soon(busy ? 1000 : 2000);
+      later(busy ? 1000 : 2000);
     } catch (e) {
       busy = false;
       if (++failures === 2) for (const line of lines) line.said.replaceChildren(GONE);
-      soon(5000);
+      later(5000);
     }
   }
 

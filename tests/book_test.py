@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Builds the book and reads it: numbers, typed numbers, exercises, and every page in a browser at two widths.
 
-usage: book_test.py
+usage: book_test.py     (BOOK_SCREENS=FOLDER also keeps a picture of each page at both widths, to be looked at)
 Exit code 77 (a skip for CTest) where Debian's Sphinx, MyST or clang-14 is missing (packages-book.txt); the browser part is left
 out without Chromium, and says so.
 """
 import html
 import html.parser
 import json
+import os
 import pathlib
 import re
 import runpy
@@ -400,6 +401,10 @@ class Pages(unittest.TestCase):
         self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways")
         browser.evaluate(SHOW_ALL)
         self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways, all opened")
+        if folder := os.environ.get("BOOK_SCREENS"):
+            tall = browser.evaluate("document.documentElement.scrollHeight")
+            for y in range(0, tall, 4000):
+                browser.screenshot(pathlib.Path(folder) / f"{page.stem}_{width}_{y // 4000}.png", y=y, width=width, height=min(4000, tall - y))
         self.assertEqual(browser.evaluate(COVERED_WORDS), [])
         self.assertEqual(browser.evaluate(FAINT_TEXT), [])
         self.assertEqual(browser.evaluate(CUT_WORDS), [])

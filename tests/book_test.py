@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the book and reads it: numbers, typed numbers, exercises, and every page in a browser at two widths.
 
-usage: book_test.py
+usage: book_test.py     (BOOK_SCREENS=FOLDER also keeps a picture of each page at both widths, to be looked at)
 Exit code 77 (a skip for CTest) where Debian's Sphinx, MyST or clang-14 is missing (packages-book.txt); the browser part is left
 out without Chromium, and says so.
 """
@@ -258,6 +258,11 @@ class Pages(unittest.TestCase):
         cls.site = ROOT / "build/book/html"
         cls.pages = sorted(cls.site.glob("**/*.html"))
         cls.chapters = [page for page in cls.pages if page.parent.name == "chapters"]
+        if CHROMIUM:
+            profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            cls.addClassCleanup(profile.cleanup)
+            cls.browser = Browser(profile.name)
+            cls.addClassCleanup(cls.browser.close)
 
     def test_the_site_is_small_and_stays_at_home(self):
         self.assertLessEqual(sum(f.stat().st_size for f in self.site.rglob("*") if f.is_file()), 12 << 20)
@@ -385,21 +390,22 @@ class Pages(unittest.TestCase):
 
     @unittest.skipUnless(CHROMIUM, "needs Chromium")
     def test_in_a_browser(self):
-        with tempfile.TemporaryDirectory() as profile:
-            browser = Browser(profile)
-            self.addCleanup(browser.close)
-            for page in self.pages:
-                if page.name == "search.html":
-                    continue
-                for width in (WIDE, PHONE):
-                    with self.subTest(page=page.name, width=width):
-                        self.check(browser, page, width)
+        for page in self.pages:
+            if page.name == "search.html":
+                continue
+            for width in (WIDE, PHONE):
+                with self.subTest(page=page.name, width=width):
+                    self.check(self.browser, page, width)
 
     def check(self, browser, page, width):
         browser.open(page, width, dark=width == PHONE)
         self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways")
         browser.evaluate(SHOW_ALL)
         self.assertLessEqual(browser.evaluate(SIDEWAYS), 0, "scrolls sideways, all opened")
+        if folder := os.environ.get("BOOK_SCREENS"):
+            tall = browser.evaluate("document.documentElement.scrollHeight")
+            for y in range(0, tall, 4000):
+                browser.screenshot(pathlib.Path(folder) / f"{page.stem}_{width}_{y // 4000}.png", y=y, width=width, height=min(4000, tall - y))
         self.assertEqual(browser.evaluate(COVERED_WORDS), [])
         self.assertEqual(browser.evaluate(FAINT_TEXT), [])
         self.assertEqual(browser.evaluate(CUT_WORDS), [])
@@ -445,49 +451,45 @@ class Pages(unittest.TestCase):
 
     @unittest.skipUnless(CHROMIUM, "needs Chromium")
     def test_predictions_come_first_and_are_kept(self):
-        with tempfile.TemporaryDirectory() as profile:
-            browser = Browser(profile)
-            self.addCleanup(browser.close)
-            page = next(page for page in self.chapters if page.name.startswith("02"))
-            visible = "getComputedStyle(document.querySelector('#fig-roofline .panels')).display !== 'none'"
-            said = "document.querySelector('form.guess output').textContent"
-            score = "document.querySelector('.score').textContent"
-            browser.open(page, WIDE, script=False)
-            self.assertTrue(browser.evaluate(visible), "without a script there is nothing to wait for")
-            browser.open(page, WIDE)
-            self.assertFalse(browser.evaluate(visible))
-            self.assertIn("0 of 2 predictions", browser.evaluate(score))
-            browser.evaluate("document.querySelector('form.guess input').focus()")
-            for key in ("a", "Enter"):
-                browser.key(key)
-            self.assertEqual((browser.evaluate(said), browser.evaluate(visible)), ("Type a number first.", False))
-            browser.evaluate("document.querySelector('form.guess input').select()")
-            for key in ("4", "Enter"):
-                browser.key(key)
-            for again in (False, True):  # and after the page was opened anew
-                self.assertRegex(browser.evaluate(said), "Off by a factor of [34]")
-                self.assertTrue(browser.evaluate(visible) and browser.evaluate("document.querySelector('details.answer').open"))
-                self.assertIn("1 of 2 predictions made and 0 within", browser.evaluate(score))
-                if not again:
-                    browser.open(page, WIDE)
+        browser = self.browser
+        page = next(page for page in self.chapters if page.name.startswith("02"))
+        visible = "getComputedStyle(document.querySelector('#fig-roofline .panels')).display !== 'none'"
+        said = "document.querySelector('form.guess output').textContent"
+        score = "document.querySelector('.score').textContent"
+        browser.open(page, WIDE, script=False)
+        self.assertTrue(browser.evaluate(visible), "without a script there is nothing to wait for")
+        browser.open(page, WIDE)
+        self.assertFalse(browser.evaluate(visible))
+        self.assertIn("0 of 2 predictions", browser.evaluate(score))
+        browser.evaluate("document.querySelector('form.guess input').focus()")
+        for key in ("a", "Enter"):
+            browser.key(key)
+        self.assertEqual((browser.evaluate(said), browser.evaluate(visible)), ("Type a number first.", False))
+        browser.evaluate("document.querySelector('form.guess input').select()")
+        for key in ("4", "Enter"):
+            browser.key(key)
+        for again in (False, True):  # and after the page was opened anew
+            self.assertRegex(browser.evaluate(said), "Off by a factor of [34]")
+            self.assertTrue(browser.evaluate(visible) and browser.evaluate("document.querySelector('details.answer').open"))
+            self.assertIn("1 of 2 predictions made and 0 within", browser.evaluate(score))
+            if not again:
+                browser.open(page, WIDE)
 
     @unittest.skipUnless(CHROMIUM, "needs Chromium")
     def test_search_works_from_a_folder(self):
-        with tempfile.TemporaryDirectory() as profile:
-            browser = Browser(profile)
-            self.addCleanup(browser.close)
-            browser.open(self.site / "index.html", PHONE)
-            browser.evaluate("document.querySelector('form.search input').focus()")
-            for key in ("s", "p", "i", "l", "l", "Enter"):
-                browser.key(key)
-            begin, found = time.monotonic(), None
-            while not found and time.monotonic() < begin + 20:
-                time.sleep(0.05)
-                found = browser.evaluate("document.querySelector('#search-results li a')?.href")
-            self.assertRegex(found or "nothing", r"^file:.*/(chapters/|glossary)")
-            self.assertLessEqual(browser.evaluate(SIDEWAYS), 0)
-            for event in browser.events:
-                self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
+        browser = self.browser
+        browser.open(self.site / "index.html", PHONE)
+        browser.evaluate("document.querySelector('form.search input').focus()")
+        for key in ("s", "p", "i", "l", "l", "Enter"):
+            browser.key(key)
+        begin, found = time.monotonic(), None
+        while not found and time.monotonic() < begin + 20:
+            time.sleep(0.05)
+            found = browser.evaluate("document.querySelector('#search-results li a')?.href")
+        self.assertRegex(found or "nothing", r"^file:.*/(chapters/|glossary)")
+        self.assertLessEqual(browser.evaluate(SIDEWAYS), 0)
+        for event in browser.events:
+            self.assertNotIn(event.get("method"), ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"), event)
 
 
 @unittest.skipUnless(CHROMIUM, "needs Chromium")

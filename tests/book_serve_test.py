@@ -332,7 +332,7 @@ class InABrowser(unittest.TestCase):
         self.assertTrue(yours.startswith("yours "), yours)
         self.assertEqual(reference, "epyc-zen4-2c")
         self.assertEqual(self.panels("fig-dot"), ["epyc-zen4-2c"])
-        self.assertIn("a quick run", self.browser.evaluate("document.querySelector('#fig-chains .yours .source').textContent"))
+        self.assertIn("a quick run", self.browser.evaluate("document.querySelector('#fig-chains .yours').textContent"))
         (record,) = (self.server.data / yours.split()[1]).rglob("*.json")
         written = json.loads(record.read_text())
         self.assertEqual((written["experiments"][0]["id"], written["manifest"]["quick"]), (EXPERIMENT, True))

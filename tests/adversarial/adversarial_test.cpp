@@ -381,7 +381,7 @@ TEST(PythonVariant, IsTimedAndVerifiedLikeAnyOther) {
   EXPECT_GT(v.time_ns->median, variant(run, "baseline").time_ns.value_or(Spread{}).median) << "interpreted";
   EXPECT_GE(v.samples_ns.size(), 12u);
   EXPECT_GE(v.checked.value_or(Checked{}).timed_calls, 7);
-  EXPECT_GT(v.prepare_ns.value_or(0), 1e6) << "Python's start";
+  EXPECT_GT(v.prepare_ns.value_or(0), 0) << "the script's own preparation";
   EXPECT_EQ(v.library, "row_sums 1.0, how=plain");
   EXPECT_EQ(exit_code(run), 0);
 }

@@ -13,6 +13,7 @@ namespace {
 Generate edges() {
   return generate<uint32_t>([](uint32_t* to, int64_t count, uint64_t seed) {
     const int64_t vertices = count / kDegree;
+    if (vertices == 0) return;  // no vertex that an edge could lead to
     fill_integers(to, count, seed, 0, vertices);
     for (int64_t e = 0; vertices <= kRing && e < count; ++e)
       to[e] = static_cast<uint32_t>((e / kDegree + e % kDegree + 1) % vertices);

@@ -31,8 +31,8 @@ class SampleTimer {
                        bool first) = 0;
   // Adds work of about that length to a sample, for the heavier side of the A/A control.
   virtual void extra_work(double ns) = 0;
-  // Repeats `call` until the clock of the device has settled.
-  virtual void settle(const std::function<void()>& call) = 0;
+  // Repeats `call`, one of `variant`, until the clock of the device has settled.
+  virtual void settle(const VariantInfo& variant, const std::function<void()>& call) = 0;
   // Waits until all calls are done; throws where one failed.
   virtual void finish() = 0;
 

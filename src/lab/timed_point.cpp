@@ -152,7 +152,8 @@ void TimedPoint::prepare_and_warm_up() {
       sample(entry, 1, 0, false, false);
       Context on = context(entry);
       if (entry.alive())
-        entry.caught = guarded([&] { timer_->settle([&] { (*sets_)[0].call(entry.variant, on); }); });
+        entry.caught =
+            guarded([&] { timer_->settle(info(entry), [&] { (*sets_)[0].call(entry.variant, on); }); });
       entry.forget_samples();
       if (!entry.alive()) continue;
     }

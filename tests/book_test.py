@@ -23,6 +23,7 @@ import xml.etree.ElementTree as ElementTree
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCES = sorted([*(ROOT / "book/chapters").glob("*.md"), *(ROOT / "book/cases").glob("*.md")])  # pages with figures and exercises
 os.environ["XDG_DATA_HOME"] = "/nowhere"  # whoever runs this has no records of their own
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's Sphinx
 sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
@@ -199,10 +200,11 @@ class Figures(unittest.TestCase):
 
 
 def exercises():
-    """Name, options and solution of each exercise, as the chapters' sources have them."""
-    for page in sorted((ROOT / "book/chapters").glob("*.md")):
+    """Name, options and solution of each exercise, as the sources have them."""
+    found_records = records.Records(program=None)
+    for page in SOURCES:
         for found in re.finditer(r"^:{4,}\{exercise\} (\S+)\n((?::\w+:[^\n]*\n)+)(.*?)^:{4,}\s*$", page.read_text(), re.M | re.S):
-            yield found[1], dict(re.findall(r"^:(\w+): ?(.*)$", found[2], re.M)), found[3].partition("{solution}")[2]
+            yield found[1], dict(re.findall(r"^:(\w+): ?(.*)$", found[2], re.M)), found_records.computed(found[3].partition("{solution}")[2])
 
 
 class Keys(unittest.TestCase):
@@ -258,6 +260,7 @@ class Pages(unittest.TestCase):
         cls.site = ROOT / "build/book/html"
         cls.pages = sorted(cls.site.glob("**/*.html"))
         cls.chapters = [page for page in cls.pages if page.parent.name == "chapters"]
+        cls.texts = [cls.site / source.relative_to(ROOT / "book").with_suffix(".html") for source in SOURCES]
         if CHROMIUM:
             profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
             cls.addClassCleanup(profile.cleanup)
@@ -279,7 +282,7 @@ class Pages(unittest.TestCase):
     def test_figures_show_what_the_records_say(self):
         """Each mark's data against the JSON, read here without the book's own code."""
         marks = 0
-        for page in self.chapters:
+        for page in self.texts:
             text = page.read_text()
             figures_of_page = re.findall(r"<figure class=[^>]*record-figure.*?</figure>", text, re.S)
             self.assertEqual(len(figures_of_page), text.count("record-figure"))
@@ -312,8 +315,8 @@ class Pages(unittest.TestCase):
             listed = {item.get("href") for item in ElementTree.fromstring(book.read("content.opf")).iter("{http://www.idpf.org/2007/opf}item")}
             self.assertEqual(listed - names, set())
             self.assertIn("_static/book.css", listed)
-            for page in self.chapters:
-                text = book.read(f"chapters/{page.stem}.xhtml").decode()
+            for page in self.texts:
+                text = book.read(f"{page.parent.name}/{page.stem}.xhtml").decode()
                 root = ElementTree.fromstring(text)  # well-formed, as an e-book has to be
                 tags = [element.tag.rpartition("}")[2] for element in root.iter()]
                 self.assertFalse({"script", "form", "input", "button"} & set(tags), page.name)
@@ -358,14 +361,14 @@ class Pages(unittest.TestCase):
             self.assertRegex(entry, r"\. (?:.+\. )?(?:Chapters? \d+(?: and \d+)?|Interlude)\. .+\.$", name)
             for experiment in re.findall(r"`((?:ch\d\d|labs)/[\w/]+)`", entry):
                 self.assertIn(experiment, known, name)
-        used = {term.rpartition("<")[2].strip("<>").lower().replace("’", "'") for page in (ROOT / "book/chapters").glob("*.md")
+        used = {term.rpartition("<")[2].strip("<>").lower().replace("’", "'") for page in SOURCES
                 for term in re.findall(r"\{term\}`([^`]*)`", page.read_text())}
         self.assertEqual([name for name, _ in entries if name.lower() not in used], [], "no chapter links to these")
 
     def test_listings_are_compiled_and_commands_known(self):
         listed = set(records.Records().today)  # what the program has, where there is one
         chapters = {name.partition("/")[0] for name in listed}
-        for page in sorted((ROOT / "book/chapters").glob("*.md")):
+        for page in SOURCES:
             text = page.read_text()
             for path in re.findall(r"\{listing\} (\S+)", text):
                 self.assertRegex(path, r"^(experiments/|src/|book/listings/ch10/|results/)", page.name)

@@ -249,8 +249,7 @@ class Exercise(SphinxDirective):
             raise self.error(f"exercise {name}: the solver {self.options['solver']} failed: {error!r}")
         unit, tolerance = html.escape(self.options.get("unit", "")), self.options.get("tolerance", 0.01)
         options = [option.strip() for option in self.options.get("options", "").split("|")]
-        solution = re.sub(r"\{calc\}`([^`]*)`", lambda found: records_of(self.env).calculate(found[1])[1],
-                          "\n".join(self.content).partition("{solution}")[2])
+        solution = records_of(self.env).computed("\n".join(self.content).partition("{solution}")[2])
         if not keys.states(solution, key, tolerance, options):
             raise self.error(f"exercise {name}: its solution does not state the key that {self.options['solver']} computes, {key!r}")
         box = nodes.container(classes=["exercise"], ids=[name.replace(".", "-")])

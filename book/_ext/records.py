@@ -171,6 +171,10 @@ class Records:
         text = format(value, parts[1]) if len(parts) > 1 and parts[1] else digits(value)
         return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
 
+    def computed(self, text):
+        """A text with the values of its {calc} roles."""
+        return re.sub(r"\{calc\}`([^`]*)`", lambda found: self.calculate(found[1])[1], text)
+
 
 class ReadersRecords(Records):
     """What the reader measured. A broken file is no reason to have no book: it is named and left out."""

@@ -32,7 +32,7 @@ Sum Turns::expected(int64_t page) const {
 
 namespace {
 
-// All declare .syncs: the host's turns are part of a call.
+// All declare .syncs: the host's turns are part of a call. The driver prefetches on a thread of its own.
 const Experiment<Turns> turns{
     .question =
         "Host and GPU take turns with the same arrays. What does managed memory cost beside explicit copies: "
@@ -59,12 +59,14 @@ const Experiment<Turns> turns{
              .idea       = "every array prefetched before it is needed, in both directions",
              .prediction = predict::ratio_at_least(0.25),
              .prepare    = prepared_on_gpu(prefetched),
+             .threads    = 2,
              .syncs      = true},
             {.id         = "read_mostly",
              .techniques = {"unified_memory"},
              .idea       = "what the GPU only reads is duplicated and never comes back",
              .prediction = predict::ratio_at_least(0.45),
              .prepare    = prepared_on_gpu(read_mostly),
+             .threads    = 2,
              .syncs      = true},
             {.id         = "preferred_location",
              .techniques = {"unified_memory", "zero_copy"},

@@ -7,8 +7,12 @@
 
 namespace fathom::lab::unified_memory {
 
-Call prefetched(const Turns& of, StreamRef) {
-  return [arrays = std::make_shared<const ManagedArrays>(of.pages())](const Turns& p, StreamRef stream) {
+Call prefetched(const Turns& of, StreamRef stream) {
+  const auto arrays = std::make_shared<const ManagedArrays>(of.pages());
+  // Both directions once: the driver starts the thread that carries them out.
+  arrays->prefetch(arrays->y(), arrays->gpu(), stream);
+  arrays->prefetch(arrays->y(), arrays->host(), stream);
+  return [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());
     for (const float* array : {on.x(), on.c(), on.y()}) on.prefetch(array, on.gpu(), stream);

@@ -13,6 +13,8 @@ Call read_mostly(const Turns& of, StreamRef stream) {
   for (const float* array : {arrays->x(), arrays->c()})
     arrays->advise(array, cudaMemAdviseSetReadMostly, arrays->gpu());
   arrays->prefetch(arrays->c(), arrays->gpu(), stream);
+  // To the host once: the driver starts the thread that carries it out.
+  arrays->prefetch(arrays->y(), arrays->host(), stream);
   return [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());

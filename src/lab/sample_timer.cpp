@@ -127,7 +127,8 @@ class GpuTimer final : public SampleTimer {
         .clock_ns = sample.ns, .wall_ns = sample.ns, .cycles = sample.ns * 1e-9 * sample.clock_hz};
     const auto left = device_.restore_l2();
     if (sample.waited) {
-      reading.caught = Caught{Outcome::invalid, "declared_sync",
+      reading.doubtful = true;  // or this thread had no CPU for as long as the GPU is held
+      reading.caught   = Caught{Outcome::invalid, "declared_sync",
                               "the call waits for the GPU: declare .syncs, or its time is the host's"};
     } else if (left) {
       reading.caught = Caught{Outcome::invalid, "l2_persistence", "after the call: " + *left};

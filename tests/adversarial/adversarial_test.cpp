@@ -330,7 +330,9 @@ TEST(GpuHonest, TwinOfTheBaselineIsNotAccused) {
   if (without_gpu(run)) GTEST_SKIP() << "needs a CUDA build and a GPU";
   const auto& v = variant(run, "honest_twin");
   EXPECT_EQ(to_string(v.status), "ok") << v.detail;
-  EXPECT_TRUE(v.time_ns && v.ratio && v.share_of_limit);
+  EXPECT_TRUE(v.time_ns.has_value()) << v.detail;
+  EXPECT_TRUE(v.ratio.has_value()) << v.detail;
+  EXPECT_TRUE(v.share_of_limit.has_value()) << v.detail;
   EXPECT_EQ(exit_code(run), 0);
 }
 

@@ -108,6 +108,23 @@ TEST_F(ExpectationTest, FaultyResultsAreNotRecorded) {
   EXPECT_FALSE(fs::exists(results()));
 }
 
+TEST_F(ExpectationTest, AWrongLibraryIsRecordedAsWrong) {
+  ExperimentRecord with_library = experiment("ch07/x", 2);
+  VariantRecord library{.id = "vendor", .kind = "library"};
+  library.status      = Outcome::wrong;
+  with_library.status = Outcome::wrong;
+  with_library.points[0].variants.push_back(library);
+  ASSERT_EQ(update_expectations(results(), run_of({with_library}), kBy).paths.size(), 1u);
+  const auto read = read_expectations(results(), "box");
+  ASSERT_TRUE(read) << read.error().message;
+  const ExperimentRecord& recorded = read->at(0).record.experiments.at(0);
+  EXPECT_EQ(recorded.status, Outcome::ok);
+  EXPECT_EQ(recorded.points[0].variants[2].status, Outcome::wrong);
+
+  with_library.points[0].variants[1].status = Outcome::wrong;  // and one of ours
+  EXPECT_EQ(update_expectations(results(), run_of({with_library}), kBy).refused.size(), 1u);
+}
+
 TEST_F(ExpectationTest, ABrokenRecordIsNamed) {
   fs::create_directories(results() + "/box/ch07");
   std::ofstream(results() + "/box/ch07/x.json") << "{\"schema\": ";

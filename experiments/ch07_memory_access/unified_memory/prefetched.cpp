@@ -12,6 +12,7 @@ Call prefetched(const Turns& of, StreamRef stream) {
   // Both directions once: the driver starts the thread that carries them out.
   arrays->prefetch(arrays->y(), arrays->gpu(), stream);
   arrays->prefetch(arrays->y(), arrays->host(), stream);
+  FATHOM_CUDA(cudaStreamSynchronize(stream));
   return [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());

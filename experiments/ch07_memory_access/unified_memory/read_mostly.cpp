@@ -15,6 +15,7 @@ Call read_mostly(const Turns& of, StreamRef stream) {
   arrays->prefetch(arrays->c(), arrays->gpu(), stream);
   // To the host once: the driver starts the thread that carries it out.
   arrays->prefetch(arrays->y(), arrays->host(), stream);
+  FATHOM_CUDA(cudaStreamSynchronize(stream));
   return [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());

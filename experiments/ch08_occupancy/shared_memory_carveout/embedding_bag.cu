@@ -5,7 +5,7 @@
 // flops   256 n
 // limit   DRAM bandwidth if the rows cost nothing. H200: n = 2^21 moves 336 MB, 0.08 ms at 4 TB/s. The rows
 //         are 2.1 GB: 0.07 ms from L1 or shared memory (128 bytes a cycle on each of 132 multiprocessors),
-//         some 0.4 ms from L2
+//         some 0.2 ms from L2
 // idea    a warp takes 32 bags. Each lane loads the ids of one, and the warp then reads the rows of each, a
 //         lane a column. The sums turn in a tile whose pitch of 33 words has no bank conflicts either way
 #include "cuda/check.h"

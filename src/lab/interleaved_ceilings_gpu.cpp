@@ -85,7 +85,7 @@ class GpuControl final : public Control {
     once(1, false);  // loads the kernel
     // A sample lasts about kGpuControlNs.
     double took = once(1, true).ns;
-    if ((limit != Limit::memory || in_l2_) && limit != Limit::link)
+    if (limit != Limit::memory || in_l2_)
       while (took < kGpuControlNs / 2 && repeats_ < int64_t{1} << 40) took = once(repeats_ *= 2, true).ns;
   }
   ~GpuControl() override {
@@ -142,8 +142,8 @@ class GpuControl final : public Control {
               work_ = kernels.shared_read(repeats * kFirstSteps, sink_, stream);
               break;
             case Limit::link:
-              device_.enqueue_to_device(target_, source_, bytes_);
-              work_ = static_cast<double>(bytes_);
+              for (int64_t i = 0; i < repeats; ++i) device_.enqueue_to_device(target_, source_, bytes_);
+              work_ = static_cast<double>(repeats * bytes_);
               break;
             default:
               // Starts at another line each time: the lines of the last sample are still in a cache.

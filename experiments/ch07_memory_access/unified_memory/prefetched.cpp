@@ -9,11 +9,7 @@ namespace fathom::lab::unified_memory {
 
 Call prefetched(const Turns& of, StreamRef stream) {
   const auto arrays = std::make_shared<const ManagedArrays>(of.pages());
-  // Both directions once: the driver starts the thread that carries them out.
-  arrays->prefetch(arrays->y(), arrays->gpu(), stream);
-  arrays->prefetch(arrays->y(), arrays->host(), stream);
-  FATHOM_CUDA(cudaStreamSynchronize(stream));
-  return [arrays](const Turns& p, StreamRef stream) {
+  const Call call = [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());
     for (const float* array : {on.x(), on.c(), on.y()}) on.prefetch(array, on.gpu(), stream);
@@ -21,6 +17,8 @@ Call prefetched(const Turns& of, StreamRef stream) {
     for (const float* array : {on.y(), on.c(), on.x()}) on.prefetch(array, on.host(), stream);
     host_reads(p, on.y(), on.c(), stream);
   };
+  call(of, stream);  // the driver starts the threads that carry prefetches out
+  return call;
 }
 
 }  // namespace fathom::lab::unified_memory

@@ -13,10 +13,7 @@ Call read_mostly(const Turns& of, StreamRef stream) {
   for (const float* array : {arrays->x(), arrays->c()})
     arrays->advise(array, cudaMemAdviseSetReadMostly, arrays->gpu());
   arrays->prefetch(arrays->c(), arrays->gpu(), stream);
-  // To the host once: the driver starts the thread that carries it out.
-  arrays->prefetch(arrays->y(), arrays->host(), stream);
-  FATHOM_CUDA(cudaStreamSynchronize(stream));
-  return [arrays](const Turns& p, StreamRef stream) {
+  const Call call = [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());
     for (const float* array : {on.x(), on.y()}) on.prefetch(array, on.gpu(), stream);
@@ -24,6 +21,8 @@ Call read_mostly(const Turns& of, StreamRef stream) {
     on.prefetch(on.y(), on.host(), stream);
     host_reads(p, on.y(), on.c(), stream);
   };
+  call(of, stream);  // the driver starts the threads that carry prefetches out
+  return call;
 }
 
 }  // namespace fathom::lab::unified_memory

@@ -1,4 +1,4 @@
-// out(c) = where chain c stands after 16384 steps      512 chains of dependent loads, uint32
+// out(c) = where chain c stands after 4096 steps      512 chains of dependent loads, uint32
 //
 // bytes   4 a step, of a line of 128
 // flops   0

@@ -1,6 +1,6 @@
 // The problem: chains of dependent loads over a table, one word of each 128-byte line. A chain stands at byte
 //   p(0) = 2654435761 c,   p(k + 1) = word(p(k)) xor key(c, k),   rounded down to a line of the table,
-// and out(c) = p(16384). The key differs in each step, so that no chain runs into a short cycle, and is no
+// and out(c) = p(4096). The key differs in each step, so that no chain runs into a short cycle, and is no
 // part of the chain of dependences. The table's size is a power of two.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Cost;
 
 namespace fathom::lab::memory_hierarchy {
 
-inline constexpr int kSteps               = 16384;
+inline constexpr int kSteps               = 4096;
 inline constexpr int kLine                = 128;                // bytes
 inline constexpr int64_t kMostBytesOnHost = int64_t{64} << 20;  // of a table that the host holds too
 inline constexpr uint32_t kKeyStep        = 0x9E3779B1u;

@@ -63,8 +63,9 @@ const Experiment<Pod> pod{
     .limit = Limit::memory,
     // 64 sequences of 4096 positions are 537 MB; a prompt of 2048 tokens is 34 GFLOP, one of 1024 is 9.
     .axes = {{"tokens", {2048, 1024}}, {"sequences", {64}}, {"context", {4096}}, {"window", {0}}},
-    // Sizes around tiles (32), pages (64) and units (16 tokens), and either kind alone.
-    .check_at = {{"tokens", {0, 1, 17, 65, 200}}, {"sequences", {0, 1, 3}}, {"context", {0, 1, 65, 300}}},
+    // Sizes around tiles (32), pages (64) and units (16 tokens), more tiles than stages (8), and either kind
+    // alone.
+    .check_at = {{"tokens", {0, 1, 17, 300}}, {"sequences", {0, 3}}, {"context", {0, 65, 300}}},
     .variants =
         {
             {.id         = "one_after_another",

@@ -1,4 +1,4 @@
-// For tests: activations with the correlations that weight quantizers are made for.
+// For tests and experiments: activations with the correlations that weight quantizers are made for.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 // limit   memory bandwidth. H200: 70 MB, 8 matrices of 4096 x 4096, are 15 us at 4.55 TB/s
 // idea    the engine's op: codes packed as fragments of the tensor cores, so that two instructions turn two
 // of
-//         them into bf16, and the CUDA cores multiply by a scale once a group, not once a weight
+//         them into bf16 (three where a shift is needed), and a scale multiplies once a group
 #include "kernels/quant/int4_gemv.h"
 #include "projection.h"
 

@@ -3,12 +3,12 @@
 // bytes   N K / 2 of codes and 2.5 of each group's scale and zero point, once, whatever T
 // flops   2 T N K, by the tensor cores
 // limit   memory bandwidth. H200: 8 matrices of 4096 x 4096, 70 MB, take 15 us at 4.55 TB/s
-// idea    Weights go from memory into registers, three steps of 16 rows x 128 columns ahead. There a code
-//         becomes bf16 by two instructions for each two weights: its four bits are put below the exponent of
-//         128 (LOP3; bf16 has seven bits there, so 128 + code is exact), and 128 + zero is subtracted, which
-//         is exact too. The scale is left to the sums: each group has its own, and only its sum in fp32 is
-//         multiplied. So no weight is ever rounded. (Frantar et al., "MARLIN", arXiv 2408.11743; Kim et al.,
-//         "Who Says Elephants Can't Run", arXiv 2211.10017.)
+// idea    Weights go from memory into registers, three steps of 16 rows x 128 columns ahead. There two codes
+//         become bf16 by three instructions: a shift; LOP3 puts four bits below the exponent of 128 (bf16 has
+//         seven bits there, so 128 + code is exact); 128 + zero is subtracted, which is exact too. The scale
+//         is left to the sums: each group has its own, and only its sum in fp32 is multiplied. So no weight is
+//         ever rounded. (Frantar et al., "MARLIN", arXiv 2408.11743; Kim et al., "Who Says Elephants Can't
+//         Run", arXiv 2211.10017.)
 //
 // A cluster has 128 rows of weights, and its CTAs split K, because each CTA must read x for its columns, and
 // with 8 rows of x these are a quarter of the bytes of its weights. They add up through distributed shared

@@ -6,8 +6,8 @@
 // idea    Weights go from memory into registers, three steps of 16 rows x 128 columns ahead. There two codes
 //         become bf16 by three instructions: a shift; LOP3 puts four bits below the exponent of 128 (bf16 has
 //         seven bits there, so 128 + code is exact); 128 + zero is subtracted, which is exact too. The scale
-//         is left to the sums: each group has its own, and only its sum in fp32 is multiplied. So no weight is
-//         ever rounded. (Frantar et al., "MARLIN", arXiv 2408.11743; Kim et al., "Who Says Elephants Can't
+//         is left to the sums: each group has its own, and only its sum in fp32 is multiplied. So no weight
+//         is ever rounded. (Frantar et al., "MARLIN", arXiv 2408.11743; Kim et al., "Who Says Elephants Can't
 //         Run", arXiv 2211.10017.)
 //
 // A cluster has 128 rows of weights, and its CTAs split K, because each CTA must read x for its columns, and

@@ -1,0 +1,67 @@
+// Quantised matrices. A number is code * unit, with
+//
+//   code(r, c) = round(x(r, c) / unit)          to nearest, ties to even, saturating
+//
+//   format                      group that shares a scale   scale                       unit
+//   TensorScaled E4M3, E5M2     the tensor                  given                       scale
+//   RowScaled    + INT8         a row                       fp32, amax / largest code   scale
+//   BlockScaled  + INT8         128 of a row                fp32, amax / largest code   scale
+//   Mxfp8        E4M3           32 of a row                 E8M0, core/mxfp8.h          scale
+//   Mxfp4        E2M1           32 of a row                 E8M0, core/mxfp4_nvfp4.h    scale
+//   Nvfp4        E2M1           16 of a row                 E4M3, core/mxfp4_nvfp4.h    scale * tensor scale
+//
+// The largest codes are 448 (E4M3), 57344 (E5M2), 127 (INT8), 6 (E2M1). The last group of a row may be short.
+// Two E2M1 codes lie in a byte, the first in the low nibble; a row of odd length ends with a nibble of 0.
+//
+// A group with an infinity or a NaN gets a NaN scale and codes of 0: all of it decodes to NaN. A given scale
+// keeps such a tensor: infinities saturate, a NaN gets the code of NaN, 0x7f. No fp32 scale is below 2^-64,
+// so that the product of two, which a GEMM applies, is not 0; smaller groups lose precision. A given scale is
+// NaN, or from 2^-64 to 2^120 (NVFP4: 2^117).
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/view.h"
+
+namespace fathom::kernels {
+
+inline constexpr float kSmallestScale = 0x1p-64f;  // of fp32
+
+// x is R x C. Codes are R x C without gaps between rows; those of E2M1 R x ceil(C / 2). kBlock neighbours of
+// a row share a scale.
+template <class Code>
+struct TensorScaled {
+  View<Code, 2> codes;
+  View<float, 1> scale;  // one
+};
+template <class Code>
+struct RowScaled {
+  View<Code, 2> codes;
+  View<float, 1> scales;  // R
+};
+// gemm_fp8_block_scaled() wants the scales of its first operand transposed: a view with strides {1, R}.
+template <class Code>
+struct BlockScaled {
+  static constexpr int64_t kBlock = 128;
+  View<Code, 2> codes;
+  View<float, 2> scales;  // R x ceil(C / kBlock), with any strides, as below
+};
+struct Mxfp8 {
+  static constexpr int64_t kBlock = 32;
+  View<fp8_e4m3, 2> codes;
+  View<e8m0, 2> scales;
+};
+struct Mxfp4 {
+  static constexpr int64_t kBlock = 32;
+  View<uint8_t, 2> codes;
+  View<e8m0, 2> scales;
+};
+struct Nvfp4 {
+  static constexpr int64_t kBlock = 16;
+  View<uint8_t, 2> codes;
+  View<fp8_e4m3, 2> scales;
+  View<float, 1> tensor_scale;  // one, given
+};
+
+}  // namespace fathom::kernels

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/dtype.h"
 #include "core/view.h"
@@ -63,5 +64,65 @@ struct Nvfp4 {
   View<fp8_e4m3, 2> scales;
   View<float, 1> tensor_scale;  // one, given
 };
+
+// What a format is made of, for code that is written for all.
+
+// Two codes in a byte.
+template <class Format>
+inline constexpr bool kPacked = std::is_same_v<Format, Mxfp4> || std::is_same_v<Format, Nvfp4>;
+template <class Format>
+inline constexpr bool kInBlocks = requires {
+  Format::kBlock;
+};
+// A scale of the tensor is given to quantize().
+template <class Format>
+inline constexpr bool kScaleIsGiven = requires(Format q) {
+  q.scale;
+}
+|| requires(Format q) { q.tensor_scale; };
+
+template <class Format>
+using CodeOf = typename decltype(Format::codes)::value_type;
+template <class Format>
+struct ScaleType {
+  using Type = float;
+};
+template <class Format>
+requires kInBlocks<Format>
+struct ScaleType<Format> {
+  using Type = typename decltype(Format::scales)::value_type;
+};
+template <class Format>
+using ScaleOf = typename ScaleType<Format>::Type;
+
+// Codes, in bytes, and scales of a row. A format whose only scale is given has no others.
+template <class Format>
+FATHOM_HD constexpr int64_t code_columns(int64_t columns) {
+  return kPacked<Format> ? (columns + 1) / 2 : columns;
+}
+template <class Format>
+FATHOM_HD constexpr int64_t scale_columns(int64_t columns) {
+  if constexpr (kInBlocks<Format>) return (columns + Format::kBlock - 1) / Format::kBlock;
+  return kScaleIsGiven<Format> ? 0 : 1;
+}
+
+// The views of memory for a matrix of `rows` x `columns`. Scales of blocks are transposed in memory if
+// `transposed`.
+template <class Format>
+Format views(int64_t rows, int64_t columns, CodeOf<Format>* codes, ScaleOf<Format>* scales,
+             float* tensor_scale, bool transposed = false) {
+  Format q;
+  q.codes = {codes, {rows, code_columns<Format>(columns)}};
+  if constexpr (kInBlocks<Format>) {
+    const int64_t blocks = scale_columns<Format>(columns);
+    q.scales             = transposed ? View<ScaleOf<Format>, 2>(scales, {rows, blocks}, {1, rows})
+                                      : View<ScaleOf<Format>, 2>(scales, {rows, blocks});
+  } else if constexpr (!kScaleIsGiven<Format>) {
+    q.scales = {scales, {rows}};
+  }
+  if constexpr (requires { q.scale; }) q.scale = {tensor_scale, {1}};
+  if constexpr (requires { q.tensor_scale; }) q.tensor_scale = {tensor_scale, {1}};
+  return q;
+}
 
 }  // namespace fathom::kernels

@@ -1,5 +1,5 @@
-// For tests: all formats of kernels/quant/formats.h, memory for a matrix in one of them, and numbers that are
-// hard to round.
+// For tests: all formats of kernels/quant/formats.h, a matrix in one of them on the host, and numbers that
+// are hard to round.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,64 +21,6 @@ using QuantizedFormats = testing::Types<TensorScaled<fp8_e4m3>, TensorScaled<fp8
 
 // Those to which a scale of the tensor is given.
 using GivenScaleFormats = testing::Types<TensorScaled<fp8_e4m3>, TensorScaled<fp8_e5m2>, Nvfp4>;
-
-// Whether a scale of the tensor is given to quantize().
-template <class Format>
-inline constexpr bool kScaleIsGiven = requires(Format q) {
-  q.scale;
-}
-|| requires(Format q) { q.tensor_scale; };
-template <class Format>
-inline constexpr bool kInBlocks = requires {
-  Format::kBlock;
-};
-// Two codes in a byte.
-template <class Format>
-inline constexpr bool kPacked = std::is_same_v<Format, Mxfp4> || std::is_same_v<Format, Nvfp4>;
-
-template <class Format>
-using CodeOf = typename decltype(Format::codes)::value_type;
-template <class Format>
-struct ScaleType {
-  using Type = float;
-};
-template <class Format>
-requires kInBlocks<Format>
-struct ScaleType<Format> {
-  using Type = typename decltype(Format::scales)::value_type;
-};
-template <class Format>
-using ScaleOf = typename ScaleType<Format>::Type;
-
-template <class Format>
-int64_t code_columns(int64_t columns) {
-  return kPacked<Format> ? (columns + 1) / 2 : columns;
-}
-// Of a row, where scales are not one for the tensor.
-template <class Format>
-int64_t scale_columns(int64_t columns) {
-  if constexpr (kInBlocks<Format>) return (columns + Format::kBlock - 1) / Format::kBlock;
-  return 1;
-}
-
-// The format's views of memory for a matrix of `rows` x `columns`. Scales of blocks are transposed in memory
-// if `transposed`.
-template <class Format>
-Format views(int64_t rows, int64_t columns, CodeOf<Format>* codes, ScaleOf<Format>* scales,
-             float* tensor_scale, bool transposed = false) {
-  Format q;
-  q.codes = {codes, {rows, code_columns<Format>(columns)}};
-  if constexpr (kInBlocks<Format>) {
-    const int64_t blocks = scale_columns<Format>(columns);
-    q.scales             = transposed ? View<ScaleOf<Format>, 2>(scales, {rows, blocks}, {1, rows})
-                                      : View<ScaleOf<Format>, 2>(scales, {rows, blocks});
-  } else if constexpr (!kScaleIsGiven<Format>) {
-    q.scales = {scales, {rows}};
-  }
-  if constexpr (requires { q.scale; }) q.scale = {tensor_scale, {1}};
-  if constexpr (requires { q.tensor_scale; }) q.tensor_scale = {tensor_scale, {1}};
-  return q;
-}
 
 // The host's memory.
 template <class Format>

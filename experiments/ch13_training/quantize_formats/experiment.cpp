@@ -92,10 +92,10 @@ const Experiment<Conversion> quantize_formats{
     .limit    = Limit::memory,
     // 2^29 numbers, 1 GiB.
     .axes = {{"format", kFormats}, {"rows", {65536}}, {"columns", {8192}}},
-    // Around the groups, a warp's 1024 numbers and a block's 8192; 32776 is more than a block holds of a row.
+    // Around the groups, a warp's 1024 numbers and a block's 8192; 16392 is more than a block holds of a row.
     .check_at = {{"format", kFormats},
                  {"rows", {0, 1, 9}},
-                 {"columns", {1, 7, 16, 33, 127, 128, 129, 1024, 1032, 8200, 32776}}},
+                 {"columns", {1, 7, 16, 33, 127, 128, 129, 1024, 1032, 8200, 16392}}},
     .variants =
         {
             {.id         = "number_a_thread",

@@ -1,6 +1,6 @@
 // code(r, c) = round(x(r, c) / unit of its group)      R x C, bf16 to the formats of kernels/quant/formats.h
 //
-// bytes   3 n, or 2.5 n in 4 bits, and scales; what a row has beyond 32768 numbers is read twice
+// bytes   3 n, or 2.5 n in 4 bits, and scales; what a row has beyond 16384 numbers is read twice
 // flops   as number_a_thread
 // limit   DRAM bandwidth. H200: 2^29 numbers to E4M3 are 1.6 GB, 0.38 ms at a copy's 4.2 TB/s
 // idea    a thread has four vectors of 8 numbers in flight, and stores 8 codes at once. Numbers stay in
@@ -69,7 +69,7 @@ __device__ void encode_and_store(uint4 x, float unit, const Tiles& t, const Plac
 }
 
 template <class Format>
-__global__ void __launch_bounds__(kInRows<Format> ? 1024 : 256)
+__global__ void __launch_bounds__(kInRows<Format> ? 512 : 256)
     vectors_kernel(const bf16* x, const float* given, uint8_t* codes, ScaleOf<Format>* scales, Tiles t) {
   Place at = place_of(t);
   if constexpr (kInRows<Format>)

@@ -241,8 +241,10 @@ __device__ void encode_and_store(uint4 x, const Unit& unit, const Tiles& t, cons
   store_word(codes + at.row * bytes, bytes, at.first, k, t.whole, unit.usable ? word : Word{});
 }
 
+// Five blocks of 256 a multiprocessor have 80 KiB in flight. Where no number of blocks is asked for, ptxas
+// saves registers and spills.
 template <class Format>
-__global__ void __launch_bounds__(Format::kGroup == kRow ? 1024 : 256)
+__global__ void __launch_bounds__(Format::kGroup == kRow ? 512 : 256, Format::kGroup == kRow ? 2 : 5)
     quantize_kernel(const bf16* x, uint8_t* codes, Scales<typename Format::Scale> scales, const float* given,
                     Tiles t) {
   using Codes = typename Format::Codes;
@@ -297,7 +299,7 @@ __global__ void __launch_bounds__(Format::kGroup == kRow ? 1024 : 256)
 }
 
 // The largest magnitude of all, as the bits of a float, in *amax, which is 0 at first.
-__global__ void __launch_bounds__(256) amax_kernel(const bf16* x, uint32_t* amax, Tiles t) {
+__global__ void __launch_bounds__(256, 5) amax_kernel(const bf16* x, uint32_t* amax, Tiles t) {
   const Place at = place_of(t);
   if (at.row >= t.rows) return;
   uint4 v[kLoads];

@@ -36,7 +36,7 @@ inline TiledLaunch tiled_launch(int64_t rows, int64_t cols, bool aligned, bool o
   FATHOM_EXPECT(cols <= (int64_t{1} << 33), "a row has at most 2^33 numbers");
   const int64_t vectors = (cols + kVectorSize - 1) / kVectorSize;
   const int64_t wanted  = (vectors + kLoads - 1) / kLoads;
-  const int64_t threads = std::min<int64_t>((wanted + 31) / 32 * 32, one_block ? 1024 : 256);
+  const int64_t threads = std::min<int64_t>((wanted + 31) / 32 * 32, one_block ? 512 : 256);
   const int64_t tiles   = (vectors + threads * kLoads - 1) / (threads * kLoads);
   // Rows of one warp share no barrier.
   const int64_t together = threads == 32 ? 8 : 1;

@@ -16,7 +16,8 @@
 // A group with an infinity or a NaN gets a NaN scale and codes of 0: all of it decodes to NaN. A given scale
 // keeps such a tensor: infinities saturate, a NaN gets the code of NaN, 0x7f. No fp32 scale is below 2^-64,
 // so that the product of two, which a GEMM applies, is not 0; smaller groups lose precision. A given scale is
-// NaN, or from 2^-64 to 2^120 (NVFP4: 2^117).
+// NaN, or from 2^-64 to the largest that a bf16 tensor can have: 2^128 over the largest code (NVFP4: over
+// 6 * 448).
 #pragma once
 
 #include <cstdint>

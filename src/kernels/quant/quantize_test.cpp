@@ -137,15 +137,18 @@ class QuantizeGiven : public Quantize<Format> {};
 TYPED_TEST_SUITE(QuantizeGiven, GivenScaleFormats);
 
 TYPED_TEST(QuantizeGiven, RoundsEveryBf16Number) {
+  // The scale of the largest bf16 number.
+  const double codes  = code_magnitudes<TypeParam>().back() * (kInBlocks<TypeParam> ? 448 : 1);
+  const float largest = static_cast<float>(0x1.fep127 / codes);
   // In an order that gives blocks, too, numbers of every size.
   std::vector<bf16> x;
   for (uint32_t i = 0; i < 65536; ++i) x.push_back(bf16::from_bits(i * 40503 & 0xffff));
-  for (const float given : {1.0f, 0x1p-64f, 0x1p117f, 0.0371f, 5.3e4f, 1.0f / 3, 0x1.fffffep20f,
+  for (const float given : {1.0f, 0x1p-64f, largest, 0.0371f, 5.3e4f, 1.0f / 3, 0x1.fffffep20f,
                             std::numeric_limits<float>::quiet_NaN()})
     this->check(64, 1024, x, given);
   // Of finite ones alone, each group with a largest number of its own.
   std::erase_if(x, [](bf16 v) { return !std::isfinite(static_cast<float>(v)); });
-  for (const float given : {1.0f, 0x1p-64f, 0x1p117f, 0.0371f}) this->check(1, std::ssize(x), x, given);
+  for (const float given : {1.0f, 0x1p-64f, largest, 0.0371f}) this->check(1, std::ssize(x), x, given);
 }
 
 // Every scale's mantissa that a bf16 number gives, with many quotients each: the GPU's division is its own.

@@ -1,9 +1,8 @@
 // code(r, c) = round(x(r, c) / unit of its group)      R x C, bf16 to the formats of formats.h
 //
 // bytes   3 n (E4M3, E5M2, INT8) or 2.5 n (E2M1), and scales
-// flops   about 10 a number in 8 bits. E2M1, which Hopper's instructions do not know, takes more: NVFP4 has
-// 0.63
-//         of a copy's rate (experiments/ch13_training/quantize_formats)
+// flops   about 10 a number in 8 bits. E2M1, which Hopper's instructions do not know, takes more: NVFP4
+//         has 0.63 of a copy's rate (experiments/ch13_training/quantize_formats)
 // limit   DRAM bandwidth. H200: 2^29 numbers to NVFP4 are 1.4 GB, 0.33 ms at a copy's 4.2 TB/s
 // idea    one pass: numbers wait in registers for the scale of their group. A thread has four vectors of 8
 //         in flight, and lanes next to each other have vectors next to each other, so that a block of 16, 32

@@ -36,5 +36,6 @@ FATHOM_CUDA_LAUNCHER void bytes_1(const Dequantize& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void bytes_4(const Dequantize& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void bytes_16(const Dequantize& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void bytes_16_shuffled(const Dequantize& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void codes_8(const Dequantize& p, StreamRef stream);
 
 }  // namespace fathom::lab::dequantize_vectorized

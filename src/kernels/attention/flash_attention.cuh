@@ -1,10 +1,11 @@
 // The kernel of flash_attention.h.
 //
-// A CTA has a tile of query rows of one head, a warpgroup 64 of them; a producer warp loads the listed key
-// blocks by TMA into a ring of mbarrier stages. q stays in registers, and so do the weights: the accumulator
-// layout of scores is the A fragment layout of the next product (FlashAttention-2 and -3, Dao and others
-// 2023, 2024). While the tensor cores add the last block's values and multiply this block's keys, the
-// warpgroup computes exponentials.
+// A CTA has a tile of query rows of one head, a warpgroup 64 of them. The first warps of the warpgroups take
+// turns in loading the listed key blocks by TMA into a ring of mbarrier stages (a producer warp would take
+// registers from those that compute; prefill_attention.cu). q stays in registers, and so do the weights: the
+// accumulator layout of scores is the A fragment layout of the next product (FlashAttention-2 and -3, Dao and
+// others 2023, 2024). While the tensor cores add the last block's values, the warpgroup computes this block's
+// exponentials.
 //
 // Weights are 2^(score - reference), with scores in units of log2. Any reference works as long as no weight
 // overflows and none underflows beside one that counts, so a row's reference is raised to its maximum only
@@ -321,8 +322,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     ptx::mbarrier_wait(&ring.full[state.stage], state.parity);  // also of a block that is skipped: its stage
                                                                 // may not be released before it was filled
     if (kind == BlockKind::empty) {
-      // Nothing of this block. The block before is finished first, so that no stage is kept while the
-      // producer needs it.
+      // Nothing of this block. The block before is finished first, so that no stage is kept while a
+      // load waits for it.
       if (unfinished >= 0) {
         finish_block();
         if (lane == 0) ptx::mbarrier_arrive(&ring.empty[unfinished]);

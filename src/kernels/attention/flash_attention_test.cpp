@@ -77,12 +77,14 @@ class RaggedBatch {
   }
 
  private:
-  static double number(const std::vector<bf16>& of, int64_t place) {
-    return static_cast<double>(static_cast<float>(of[static_cast<size_t>(place)]));
+  static std::vector<double> doubles(const std::vector<bf16>& numbers) {
+    const std::vector<float> floats(numbers.begin(), numbers.end());
+    return {floats.begin(), floats.end()};
   }
 
   Reference reference(const Visible& visible, const ScoreOf& score_of) const {
     const int64_t heads = o_.query_heads, group = heads / o_.kv_heads;
+    const auto all_q = doubles(q_), all_k = doubles(k_), all_v = doubles(v_);
     Reference r;
     r.out.resize(q_.size());
     r.sizes.resize(q_.size());
@@ -92,31 +94,33 @@ class RaggedBatch {
         for (int64_t h = 0; h < heads; ++h) {
           const int64_t row = q_offsets_[s] + i, keys = o_.sequences[s].keys;
           const int64_t position = i + keys - o_.sequences[s].rows;
-          const auto place       = [&](int64_t key) {
-            return ((k_offsets_[s] + key) * o_.kv_heads + h / group) * kHeadSize;
+          const double* q        = &all_q[static_cast<size_t>((row * heads + h) * kHeadSize)];
+          // The numbers of a key, in all_k or all_v.
+          const auto of_key = [&](const std::vector<double>& all, int64_t key) {
+            return &all[static_cast<size_t>(((k_offsets_[s] + key) * o_.kv_heads + h / group) * kHeadSize)];
           };
           double highest = sinks_.empty() ? -INFINITY : static_cast<double>(sinks_[static_cast<size_t>(h)]);
           std::vector<double> scores(static_cast<size_t>(keys), -INFINITY);
           for (int64_t key = 0; key < keys; ++key) {
             if (!visible(static_cast<int64_t>(s), position, key)) continue;
-            double sum = 0;
-            for (int64_t d = 0; d < kHeadSize; ++d)
-              sum += number(q_, (row * heads + h) * kHeadSize + d) * number(k_, place(key) + d);
+            const double* k = of_key(all_k, key);
+            double sum      = 0;
+            for (int64_t d = 0; d < kHeadSize; ++d) sum += q[d] * k[d];
             scores[static_cast<size_t>(key)] = score_of(static_cast<double>(kScale) * sum, h, position, key);
             highest                          = std::max(highest, scores[static_cast<size_t>(key)]);
           }
-          double sum  = sinks_.empty() || highest == -INFINITY
-                            ? 0
-                            : std::exp(static_cast<double>(sinks_[static_cast<size_t>(h)]) - highest);
+          double sum =
+              sinks_.empty() ? 0 : std::exp(static_cast<double>(sinks_[static_cast<size_t>(h)]) - highest);
           double* out = &r.out[static_cast<size_t>((row * heads + h) * kHeadSize)];
           double* of  = &r.sizes[static_cast<size_t>((row * heads + h) * kHeadSize)];
           for (int64_t key = 0; key < keys; ++key) {
             const double score = scores[static_cast<size_t>(key)];
             if (score == -INFINITY) continue;
             const double weight = std::exp(score - highest);
+            const double* v     = of_key(all_v, key);
             sum += weight;
             for (int64_t d = 0; d < kHeadSize; ++d) {
-              const double product = weight * number(v_, place(key) + d);
+              const double product = weight * v[d];
               out[d] += product;
               of[d] += std::abs(product);
             }

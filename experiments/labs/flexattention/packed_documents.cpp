@@ -16,35 +16,52 @@
 namespace fathom::lab::flexattention {
 namespace {
 
-constexpr int64_t kWordsOfTile = sizeof(kernels::AttentionTile) / sizeof(int32_t);
-
-std::vector<kernels::AttentionTile> tiles_of(const Point& at) {
-  const int32_t offsets[] = {0, static_cast<int32_t>(at["tokens"])};
-  return kernels::attention_tiles(offsets, offsets, static_cast<int>(at["head_size"]));
-}
-int64_t blocks_of(const Point& at) {
-  const int32_t offsets[] = {0, static_cast<int32_t>(at["tokens"])};
-  return kernels::most_key_blocks(offsets, static_cast<int>(at["head_size"]));
-}
-
-// Where the document of each token begins. Documents of unlike lengths that end anywhere in a block: the
-// first n of N end at T (n / N)^1.5. They do not depend on a seed, because lists of blocks are prepared on
-// other inputs than those of a call.
-std::vector<int32_t> begins(const Point& at) {
-  std::vector<int32_t> of;
-  for (int64_t n = 1; n <= at["documents"]; ++n) {
+// Where documents begin, and the end of the last one. Documents of unlike lengths that end anywhere in a
+// block: the first n of N end at T (n / N)^1.5. They do not depend on a seed, because lists of blocks are
+// prepared on other inputs than those of a call.
+std::vector<int32_t> bounds_of(const Point& at) {
+  std::vector<int32_t> bounds;
+  for (int64_t n = 0; n <= at["documents"]; ++n) {
     const double part = std::pow(static_cast<double>(n) / static_cast<double>(at["documents"]), 1.5);
-    of.resize(static_cast<size_t>(std::llround(part * static_cast<double>(at["tokens"]))),
-              static_cast<int32_t>(of.size()));
+    bounds.push_back(static_cast<int32_t>(std::llround(part * static_cast<double>(at["tokens"]))));
   }
-  return of;
+  return bounds;
 }
 
-double visible_pairs(const std::vector<int32_t>& begin) {
+std::vector<int32_t> begins(const std::vector<int32_t>& bounds) {
+  std::vector<int32_t> begin;
+  for (size_t n = 0; n + 1 < bounds.size(); ++n) begin.resize(static_cast<size_t>(bounds[n + 1]), bounds[n]);
+  return begin;
+}
+
+int64_t longest_of(const std::vector<int32_t>& bounds) {
+  int64_t longest = 0;
+  for (size_t n = 0; n + 1 < bounds.size(); ++n)
+    longest = std::max<int64_t>(longest, bounds[n + 1] - bounds[n]);
+  return longest;
+}
+
+double visible_pairs(const std::vector<int32_t>& bounds) {
   double pairs = 0;
-  for (size_t t = 0; t < begin.size(); ++t)
-    pairs += static_cast<double>(t + 1) - static_cast<double>(begin[t]);
+  for (size_t n = 0; n + 1 < bounds.size(); ++n) {
+    const double length = bounds[n + 1] - bounds[n];
+    pairs += length * (length + 1) / 2;
+  }
   return pairs;
+}
+
+std::vector<kernels::AttentionTile> tiles_of(const std::vector<int32_t>& bounds, const Point& at) {
+  return kernels::attention_tiles(bounds, bounds, static_cast<int>(at["head_size"]));
+}
+// All tokens as one sequence.
+std::vector<int32_t> whole(const Point& at) { return {0, static_cast<int32_t>(at["tokens"])}; }
+// Every document as long as the longest. None where there is a bias.
+std::vector<int32_t> padded_bounds(const Point& at) {
+  if (at.find("reach")) return {0};
+  const auto longest = static_cast<int32_t>(longest_of(bounds_of(at)));
+  std::vector<int32_t> bounds;
+  for (int32_t n = 0; n <= at["documents"]; ++n) bounds.push_back(n * longest);
+  return bounds;
 }
 
 template <class T>
@@ -52,6 +69,11 @@ Generate copy_of(std::vector<T> list) {
   return generate<int32_t>([list = std::move(list)](int32_t* to, int64_t, uint64_t) {
     if (!list.empty()) std::memcpy(to, list.data(), list.size() * sizeof(T));
   });
+}
+
+View<const int32_t, 2> input_of(Arena& arena, const std::vector<kernels::AttentionTile>& tiles) {
+  constexpr int64_t kWords = sizeof(kernels::AttentionTile) / sizeof(int32_t);
+  return arena.input<int32_t>({static_cast<int64_t>(tiles.size()), kWords}, copy_of(tiles));
 }
 
 int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -121,22 +143,31 @@ class Row {
 
 PackedDocuments::PackedDocuments(const Point& at, Arena& arena)
     : documents(at["documents"]),
-      pairs(visible_pairs(begins(at))),
+      longest(longest_of(bounds_of(at))),
+      pairs(visible_pairs(bounds_of(at))),
       reach(at.find("reach") ? at["reach"] : -1),
       q(arena.input<bf16>({at["tokens"], kHeads, at["head_size"]}, Normal{})),
       k(arena.input<bf16>({at["tokens"], kKvHeads, at["head_size"]}, Normal{})),
       v(arena.input<bf16>({at["tokens"], kKvHeads, at["head_size"]}, Normal{})),
-      begin(arena.input<int32_t>({at["tokens"]}, copy_of(begins(at)))),
+      begin(arena.input<int32_t>({at["tokens"]}, copy_of(begins(bounds_of(at))))),
+      bounds(arena.input<int32_t>({documents + 1}, copy_of(bounds_of(at)))),
       bias(arena.input<float>({kHeads, reach < 0 ? 0 : 2 * reach + 1}, Normal{})),
-      tiles(arena.input<int32_t>({static_cast<int64_t>(tiles_of(at).size()), kWordsOfTile},
-                                 copy_of(tiles_of(at)))),
+      tiles(input_of(arena, tiles_of(whole(at), at))),
+      its_tiles(input_of(arena, tiles_of(bounds_of(at), at))),
       out(arena.output<bf16>({at["tokens"], kHeads, at["head_size"]})),
       lse(arena.output<float>({kHeads, at["tokens"]})),
-      blocks(arena.workspace<uint32_t>({tiles.extent(0), blocks_of(at)})),
+      blocks(arena.workspace<uint32_t>(
+          {tiles.extent(0), kernels::most_key_blocks(whole(at), static_cast<int>(at["head_size"]))})),
       counts(arena.workspace<int32_t>({tiles.extent(0)})),
       scores(
           arena.workspace<float>({kGroup, std::min(kChunkRows, at["tokens"]), rounded_up(at["tokens"], 8)})),
-      weights(arena.workspace<bf16>({kGroup, scores.extent(1), scores.extent(2)})) {
+      weights(arena.workspace<bf16>({kGroup, scores.extent(1), scores.extent(2)})),
+      padded_q(arena.workspace<bf16>({padded_bounds(at).back(), kHeads, at["head_size"]})),
+      padded_k(arena.workspace<bf16>({padded_bounds(at).back(), kKvHeads, at["head_size"]})),
+      padded_v(arena.workspace<bf16>({padded_bounds(at).back(), kKvHeads, at["head_size"]})),
+      padded_out(arena.workspace<bf16>({padded_bounds(at).back(), kHeads, at["head_size"]})),
+      padded_lse(arena.workspace<float>({kHeads, padded_bounds(at).back()})),
+      padded_tiles(input_of(arena, tiles_of(padded_bounds(at), at))) {
   FATHOM_EXPECT(at["tokens"] <= kMostTokens,
                 "dense_scores holds rows of up to 16384 scores (-a tokens=16384)");
 }

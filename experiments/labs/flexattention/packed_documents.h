@@ -17,19 +17,27 @@ inline constexpr int64_t kMostTokens = 16384;
 inline constexpr int64_t kChunkRows  = 1024;  // whose scores dense_scores holds at a time
 
 struct PackedDocuments {
-  int64_t documents;
-  double pairs;                  // of a token and one that it sees
-  int64_t reach;                 // of the bias; -1: none
-  View<const bf16, 3> q, k, v;   // T x heads x head size
-  View<const int32_t, 1> begin;  // T: the token at which each token's document begins
-  View<const float, 2> bias;     // kHeads x (2 reach + 1), of kernels::RelativeBias
-  View<const int32_t, 2> tiles;  // kernels::AttentionTile each
-  View<bf16, 3> out;             // like q
-  View<float, 2> lse;            // kHeads x T: log of the sum of exponentials
-  View<uint32_t, 2> blocks;      // workspace of variants that list blocks in each call:
-  View<int32_t, 1> counts;       // kernels::BlockMask
-  View<float, 3> scores;         // workspace of dense_scores: kGroup x kChunkRows x T, rows of a multiple
-  View<bf16, 3> weights;         // of 8 numbers; the same
+  int64_t documents, longest;        // how many, and the tokens of the longest
+  double pairs;                      // of a token and one that it sees
+  int64_t reach;                     // of the bias; -1: none
+  View<const bf16, 3> q, k, v;       // T x heads x head size
+  View<const int32_t, 1> begin;      // T: the token at which each token's document begins
+  View<const int32_t, 1> bounds;     // documents + 1: where each begins, and T
+  View<const float, 2> bias;         // kHeads x (2 reach + 1), of kernels::RelativeBias
+  View<const int32_t, 2> tiles;      // kernels::AttentionTile each, of one sequence;
+  View<const int32_t, 2> its_tiles;  // of a ragged batch, each document a sequence
+  View<bf16, 3> out;                 // like q
+  View<float, 2> lse;                // kHeads x T: log of the sum of exponentials
+  // Workspace of variants that list blocks in each call: kernels::BlockMask.
+  View<uint32_t, 2> blocks;
+  View<int32_t, 1> counts;
+  // Workspace of dense_scores: kGroup x kChunkRows x T, rows of a multiple of 8 numbers.
+  View<float, 3> scores;
+  View<bf16, 3> weights;
+  // Workspace of padded, without a bias: documents x longest rows.
+  View<bf16, 3> padded_q, padded_k, padded_v, padded_out;
+  View<float, 2> padded_lse;
+  View<const int32_t, 2> padded_tiles;
 
   // The point has tokens, documents and head_size, and reach where there is a bias.
   PackedDocuments(const Point& at, Arena& arena);
@@ -46,5 +54,7 @@ using Call = std::function<void(const PackedDocuments&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call dense_scores(const PackedDocuments&, StreamRef);
 FATHOM_CUDA_LAUNCHER Call every_block(const PackedDocuments&, StreamRef);
 FATHOM_CUDA_LAUNCHER Call block_sparse(const PackedDocuments&, StreamRef);
+FATHOM_CUDA_LAUNCHER Call padded(const PackedDocuments&, StreamRef);
+FATHOM_CUDA_LAUNCHER Call ragged(const PackedDocuments&, StreamRef);
 
 }  // namespace fathom::lab::flexattention

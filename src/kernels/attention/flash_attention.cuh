@@ -9,10 +9,10 @@
 //
 // Weights are 2^(score - reference), with scores in units of log2. Any reference works as long as no weight
 // overflows and none underflows beside one that counts, so a row's reference is raised to its maximum only
-// where that is more than 2^kHeadroom higher (FlashAttention-4). With heads of 64 dimensions, where
-// exponentials take as long as products, a row that has a reference does not look for maxima in blocks that
-// it sees whole: once a lane's weights of a block sum to kBound, its warp does the block again (as
-// prefill_attention.cu, where the reference is the sink).
+// where that is more than 2^kHeadroom higher (FlashAttention-4). With heads of 64 dimensions and plain
+// scores, where exponentials take as long as products, a row that has a reference does not look for maxima in
+// blocks that it sees whole: once a lane's weights of a block sum to kBound, its warp does the block again
+// (as prefill_attention.cu, where the reference is the sink).
 #pragma once
 
 #include <cmath>
@@ -51,7 +51,7 @@ struct TileShape {
   static constexpr int kLead    = kStages - (kHeadSize == 64 ? 4 : 2);
   static constexpr int kThreads = 128 * kWarpgroups;
   static_assert(kLead >= 1 && kLead + 2 <= kStages && kLead <= 32);
-  // Are maxima left out? The block is done again with the fragments of q and a tile of keys of one box.
+  // May maxima be left out? The block is done again with the fragments of q and keys of one box.
   static constexpr bool kFewMaxima = kHeadSize == 64;
 };
 
@@ -140,9 +140,7 @@ struct Rows {
   // For rows with a lane whose weights exceeded kBound: the block's maximum becomes their reference. The
   // scores have been overwritten, so mma.sync recomputes them from the block's keys (a shared address), 8 at
   // a time, once for the maximum and once for the weights. Rare. The other rows keep their weights.
-  // log2_score(x, h, column) is the functor's score of a product of q and k.
-  template <class Score>
-  __device__ void repeat_block(uint32_t keys, const Score& log2_score) {
+  __device__ void repeat_block(uint32_t keys, float to_log2) {
     const int lane              = threadIdx.x % 32;
     const auto recompute_scores = [&](float(&recomputed)[4], int i) {
 #pragma unroll
@@ -156,7 +154,7 @@ struct Rows {
         ptx::mma_m16n8k16(recomputed, q[k + 1], {m[2], m[3]});
       }
 #pragma unroll
-      for (int j = 0; j < 4; ++j) recomputed[j] = log2_score(recomputed[j], j / 2, 8 * i + j % 2);
+      for (float& x : recomputed) x *= to_log2;
     };
     float highest[2] = {kMasked, kMasked}, recomputed[4];
 #pragma unroll 1
@@ -225,9 +223,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
                            const Mask mask, const Score score) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& ring            = *reinterpret_cast<KeyRing<S>*>(memory);
-  constexpr bool kPlain = std::is_same_v<Score, PlainScore>;
-  const int warp        = warp_uniform(threadIdx.x / 32);
-  const int lane        = threadIdx.x % 32;
+  constexpr bool kPlain = std::is_same_v<Score, PlainScore>, kFewMaxima = S::kFewMaxima && kPlain;
+  const int warp = warp_uniform(threadIdx.x / 32);
+  const int lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&keys);
     ptx::prefetch_tensormap(&values);
@@ -351,18 +349,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     ptx::wgmma_wait_group<1>();  // scores are there, values are still being added
     ptx::warpgroup_fence_operand(rows.scores);
 
-    const int key       = first_key(block) + lane % 4 * 2;  // of the thread's first column
-    const auto to_score = [&](float x, int h, int column) {
-      if constexpr (kPlain)
-        return x * a.scale;
-      else
-        return kLog2E *
-               score(x * a.scale, head, Pair{position(h), key + column, tile.first_key, tile.sequence});
-    };
+    const int key = first_key(block) + lane % 4 * 2;  // of the thread's first column
     if constexpr (!kPlain) {
 #pragma unroll
       for (int i = 0; i < S::kKeys / 2; ++i) {
-        rows.scores[i] = to_score(rows.scores[i], i / 2 % 2, rows.column(i));
+        const Pair pair{position(i / 2 % 2), key + rows.column(i), tile.first_key, tile.sequence};
+        rows.scores[i] = kLog2E * score(rows.scores[i] * a.scale, head, pair);
         if (i % 8 == 7)
           asm volatile("" ::: "memory");  // a functor's loads of all columns take too many registers
       }
@@ -374,7 +366,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         if (pair.k >= tile.keys || !mask(pair)) rows.scores[i] = kMasked;
       }
     }
-    if (!S::kFewMaxima || kind == BlockKind::partial || !has_maximum) {
+    if (!kFewMaxima || kind == BlockKind::partial || !has_maximum) {
       if (rows.raise_references(to_log2)) {  // rare, as kHeadroom is
         ptx::wgmma_wait_group<0>();
         rows.fence_out();
@@ -389,8 +381,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     rows.fence_weights();  // the products read them until now
     if (unfinished >= 0 && lane == 0) ptx::mbarrier_arrive(&ring.empty[unfinished]);
     rows.pack_weights();
-    if constexpr (S::kFewMaxima)
-      if (!fits) rows.repeat_block(ptx::shared_address(ring.stages[state.stage]), to_score);
+    if constexpr (kFewMaxima)
+      if (!fits) rows.repeat_block(ptx::shared_address(ring.stages[state.stage]), to_log2);
 #pragma unroll
     for (int h = 0; h < 2; ++h) rows.sum[h] += rows.block_sum[h];
     unfinished = state.stage;

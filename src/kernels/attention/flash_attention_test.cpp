@@ -388,7 +388,6 @@ TYPED_TEST(FlashAttentionMany, RelativeBiasOfDocuments) {
           });
 }
 
-// Every key, loud enough that weights overflow beside the reference of earlier blocks: blocks are done again.
 TYPED_TEST(FlashAttentionMany, AlibiOfEveryKey) {
   const std::vector<float> slopes = {0.25f, 0.0625f, -0.25f, 0};
   const GuardedDeviceBuffer on_device(slopes);
@@ -415,6 +414,7 @@ TYPED_TEST(FlashAttentionMany, SoftCapOfAWindow) {
   }
 }
 
+// Weights that overflow beside the reference of earlier blocks: with heads of 64, blocks are done again.
 TYPED_TEST(FlashAttentionMany, LoudScores) {
   for (const float loudest : {40.f, 400.f})
     for (const std::optional<float> sink : {std::optional<float>(), std::optional<float>(-60.0f)}) {

@@ -11,9 +11,9 @@
 namespace fathom::lab::flexattention {
 
 void lists_each_call(const PackedDocuments& p, StreamRef stream) {
-  const kernels::BlockMask blocks = block_mask(p, p.blocks, p.counts);
-  build(p, blocks, kernels::KeptBlocks::visible, stream);
-  attend(p, blocks, stream);
+  const kernels::BlockMask blocks{.tiles = as_tiles(p.tiles), .blocks = p.blocks, .counts = p.counts};
+  kernels::build_block_mask(blocks, p.head_size(), mask_of(p), kernels::KeptBlocks::visible, stream);
+  attend_documents(p, blocks, stream);
 }
 
 }  // namespace fathom::lab::flexattention

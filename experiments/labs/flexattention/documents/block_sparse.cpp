@@ -11,7 +11,9 @@
 namespace fathom::lab::flexattention {
 
 Call block_sparse(const PackedDocuments& p, StreamRef stream) {
-  return attend_with_lists(p, kernels::KeptBlocks::visible, stream);
+  const auto lists =
+      listed(p.tiles, p.tokens(), p.head_size(), mask_of(p), kernels::KeptBlocks::visible, stream);
+  return [lists](const PackedDocuments& q, StreamRef into) { attend_documents(q, lists(q.tiles), into); };
 }
 
 }  // namespace fathom::lab::flexattention

@@ -9,7 +9,8 @@
 namespace fathom::lab::flexattention {
 
 Call every_block(const PackedDocuments& p, StreamRef stream) {
-  return attend_with_lists(p, kernels::KeptBlocks::all, stream);
+  const auto lists = listed(p.tiles, p.tokens(), p.head_size(), mask_of(p), kernels::KeptBlocks::all, stream);
+  return [lists](const PackedDocuments& q, StreamRef into) { attend_documents(q, lists(q.tiles), into); };
 }
 
 }  // namespace fathom::lab::flexattention

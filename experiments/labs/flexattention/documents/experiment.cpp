@@ -43,6 +43,19 @@ const Experiment<PackedDocuments> documents{
              .prediction = predict::ratio_at_least(4),
              .prepare    = prepared_on_gpu(block_sparse),
              .needs      = {machine::Feature::tma, machine::Feature::wgmma}},
+            {.id         = "padded",
+             .techniques = {"kernel_fusion", "flash_attention", "tma_pipeline", "tensor_cores"},
+             .idea       = "each document a sequence, padded to the longest and copied there and back",
+             .prediction = predict::ratio_at_least(2),
+             .prepare    = prepared_on_gpu(padded),
+             .needs      = {machine::Feature::tma, machine::Feature::wgmma}},
+            {.id         = "ragged",
+             .techniques = {"kernel_fusion", "flash_attention", "tma_pipeline", "tensor_cores",
+                            "ragged_batching"},
+             .idea       = "each document a sequence of a ragged batch: no block lies across an edge",
+             .prediction = predict::ratio_at_least(4),
+             .prepare    = prepared_on_gpu(ragged),
+             .needs      = {machine::Feature::tma, machine::Feature::wgmma}},
             {.id         = "flash_attention_3",
              .idea       = "FlashAttention 3 as vLLM carries it: each document a sequence of a ragged batch",
              .prediction = predict::ratio_at_least(4),
@@ -52,7 +65,7 @@ const Experiment<PackedDocuments> documents{
         },
     .backend = Backend::cuda,
     .sets    = 1,  // a call's workspace holds the scores of 1024 rows
-    .catalog = {"attention-001", "attention-003", "attention-004", "lab-012"},
+    .catalog = {"attention-001", "attention-003", "attention-004", "attention-012", "lab-012"},
     .group   = "attention",
 };
 FATHOM_REGISTER(documents);

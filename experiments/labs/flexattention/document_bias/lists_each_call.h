@@ -1,3 +1,4 @@
+// The variants that list the visible blocks in each call.
 #pragma once
 
 #include "experiments/labs/flexattention/packed_documents.h"

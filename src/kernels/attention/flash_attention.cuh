@@ -81,7 +81,7 @@ template <class S>
 struct Rows {
   uint32_t q[S::kHeadSize / 16][4];  // A fragments
   float scores[S::kKeys / 2];        // [column / 8][h][2], over a block's keys; then their weights
-  float out[S::kBoxes][32];          // the same layout, over 64 dimensions each
+  float out[S::kHeadSize / 2];       // the same layout, over dimensions
   uint32_t weights[S::kKeys / 16][4];
   float reference[2], sum[2];
   float times[2];      // what a change of the reference multiplies older weights by
@@ -110,9 +110,7 @@ struct Rows {
 
   __device__ void rescale_out() {
 #pragma unroll
-    for (auto& dimensions : out)
-#pragma unroll
-      for (int i = 0; i < 32; ++i) dimensions[i] *= times[i / 2 % 2];
+    for (int i = 0; i < S::kHeadSize / 2; ++i) out[i] *= times[i / 2 % 2];
   }
 
   // Turns scores into weights. False if the weights of some lane exceed kBound.
@@ -198,17 +196,11 @@ struct Rows {
   __device__ void add_values(uint64_t at) {
 #pragma unroll
     for (int k = 0; k < S::kKeys / 16; ++k)
-#pragma unroll
-      for (int box = 0; box < S::kBoxes; ++box)
-        ptx::wgmma<ptx::Major::mn>(out[box], weights[k],
-                                   ptx::advance_descriptor(at, box * S::kBoxBytes + k * 2048), true);
+      ptx::wgmma<ptx::Major::mn>(out, weights[k], ptx::advance_descriptor(at, k * 2048), true);
   }
 
   // Around products: the compiler moves no access to these registers across.
-  __device__ void fence_out() {
-#pragma unroll
-    for (auto& dimensions : out) ptx::warpgroup_fence_operand(dimensions);
-  }
+  __device__ void fence_out() { ptx::warpgroup_fence_operand(out); }
   __device__ void fence_weights() {
 #pragma unroll
     for (auto& fragment : weights) ptx::warpgroup_fence_operand(fragment);
@@ -283,16 +275,14 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   rows.reference[0] = rows.reference[1] = has_sink ? a.sinks[head] * kLog2E : kMasked;
   rows.sum[0] = rows.sum[1] = has_sink && lane % 4 == 0 ? 1 : 0;
 #pragma unroll
-  for (auto& dimensions : rows.out)
-#pragma unroll
-    for (float& x : dimensions) x = 0;
+  for (float& x : rows.out) x = 0;
 #pragma unroll
   for (auto& fragment : rows.weights)
 #pragma unroll
     for (uint32_t& pair : fragment) pair = 0;
 
   const float to_log2     = kPlain ? a.scale : 1;  // other scores are to base 2 before their maximum is taken
-  const uint64_t operands = ptx::smem_descriptor_128b(ptx::shared_address(ring.stages));
+  const uint64_t operands = ptx::smem_descriptor_128b(ptx::shared_address(ring.stages), S::kBoxBytes);
   const auto keys_of   = [&](int stage) { return ptx::advance_descriptor(operands, stage * S::kStageBytes); };
   const auto values_of = [&](int stage) {
     return ptx::advance_descriptor(operands, stage * S::kStageBytes + S::kStageBytes / 2);
@@ -397,11 +387,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     if (r >= done.rows) continue;
     bf16* to = a.out + int64_t{(done.row + r) * a.query_heads + head} * S::kHeadSize + lane % 4 * 2;
 #pragma unroll
-    for (int box = 0; box < S::kBoxes; ++box)
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        *reinterpret_cast<uint32_t*>(to + 64 * box + 8 * i) =
-            pack_bf16x2(rows.out[box][4 * i + 2 * h] * inverse, rows.out[box][4 * i + 2 * h + 1] * inverse);
+    for (int i = 0; i < S::kHeadSize / 8; ++i)
+      *reinterpret_cast<uint32_t*>(to + 8 * i) =
+          pack_bf16x2(rows.out[4 * i + 2 * h] * inverse, rows.out[4 * i + 2 * h + 1] * inverse);
     if (lane % 4 == 0)
       a.lse[head * a.lse_stride + done.row + r] = sum > 0 ? kLn2 * (rows.reference[h] + log2f(sum)) : kMasked;
   }

@@ -22,6 +22,8 @@
 namespace fathom::kernels {
 
 // ---- masks: may a query row see a key?
+//
+// Without short-circuits: a load that depends on the row alone is then made once for all of its keys.
 
 // A query row and a key of one sequence. Where a sequence has fewer query rows than keys, the last row is at
 // the last key's position.
@@ -45,14 +47,14 @@ struct SlidingWindow {  // causal; `window` positions, the row's own among them
 struct PrefixLm {         // a prefix that every row sees, causal behind it
   const int32_t* prefix;  // positions, of each sequence
 
-  FATHOM_HD bool operator()(Pair at) const { return at.k <= at.q || at.k < prefix[at.sequence]; }
+  FATHOM_HD bool operator()(Pair at) const { return (at.k <= at.q) | (at.k < prefix[at.sequence]); }
 };
 // Documents packed into a sequence: a row sees its own document up to itself. Sequences have as many query
 // rows as keys.
 struct CausalDocument {
   const int32_t* begin;  // of each row of k: the position at which its document begins
 
-  FATHOM_HD bool operator()(Pair at) const { return at.k <= at.q && at.k >= begin[at.first + at.q]; }
+  FATHOM_HD bool operator()(Pair at) const { return (at.k <= at.q) & (at.k >= begin[at.first + at.q]); }
 };
 struct BlockSparse {    // blocks of 64 x 64 positions, the same in every sequence
   const uint8_t* kept;  // [blocks of rows, blocks of keys]: 0 or 1

@@ -193,6 +193,7 @@ struct Rows {
     for (int k = 0; k < S::kHeadSize / 16; ++k)
       ptx::wgmma(scores, q[k], ptx::advance_descriptor(at, k / 4 * S::kBoxBytes + k % 4 * 32), k > 0);
   }
+  // One product for all dimensions. (Two of 64 for heads of 128 took 1.13 times as long at 16384 tokens.)
   __device__ void add_values(uint64_t at) {
 #pragma unroll
     for (int k = 0; k < S::kKeys / 16; ++k)
@@ -207,7 +208,9 @@ struct Rows {
   }
 };
 
-// CTA (x, y): head x, tile y. The heads of a group read the same keys at the same time.
+// CTA (x, y): head x, tile y. So the tiles with the most blocks, which are first, begin first in all heads.
+// (With tiles in x, 2048 causal tokens took 1.4 times as long, 16384 with heads of 64 1.08 times.) And the
+// heads of a group read the same keys at the same time.
 template <class S, class Mask, class Score>
 __global__ void __launch_bounds__(S::kThreads, 1)
     flash_attention_kernel(const __grid_constant__ CUtensorMap keys,

@@ -27,8 +27,9 @@ __global__ void __launch_bounds__(kMostThreads)
     bool some = false, all = true;
     if (row < tile.rows)
       for (int key = (first + y) * block_keys; key < (first + y + 1) * block_keys; ++key) {
+        const int inside = min(key, tile.keys - 1);
         const bool visible =
-            key < tile.keys && mask(Pair{tile.position + row, key, tile.first_key, tile.sequence});
+            (key == inside) & mask(Pair{tile.position + row, inside, tile.first_key, tile.sequence});
         some |= visible;
         all &= visible;
       }

@@ -23,7 +23,7 @@ namespace fathom::kernels {
 
 // ---- masks: may a query row see a key?
 //
-// Without short-circuits: a load that depends on the row alone is then made once for all of its keys.
+// Without short-circuits: a load that depends on the row alone can then be made once for all of its keys.
 
 // A query row and a key of one sequence. Where a sequence has fewer query rows than keys, the last row is at
 // the last key's position.

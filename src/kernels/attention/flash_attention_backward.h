@@ -31,9 +31,15 @@ enum class DqSums {
   deterministic  // by one CTA, which computes the scores a second time
 };
 
-// Floats of workspace, aligned to 16 bytes.
-int64_t flash_attention_backward_workspace(int64_t tokens, int64_t query_heads, int64_t head_dim,
-                                           DqSums sums);
+// Workspaces have a whole number of these rows.
+inline constexpr int64_t kBackwardRows = 128;
+
+// Floats of workspace, aligned to 16 bytes: for each row its log-sum-exp, d_out . out, and sums of dq.
+inline int64_t flash_attention_backward_workspace(int64_t tokens, int64_t query_heads, int64_t head_dim,
+                                                  DqSums sums) {
+  const int64_t rows = (tokens + kBackwardRows - 1) / kBackwardRows * kBackwardRows;
+  return rows * query_heads * (2 + (sums == DqSums::atomic ? head_dim : 0));
+}
 
 void flash_attention_backward(const FlashAttentionBackward& a, DqSums sums, View<float, 1> workspace,
                               StreamRef stream);

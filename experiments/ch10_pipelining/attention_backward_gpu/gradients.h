@@ -15,7 +15,7 @@ struct Gradients {
   View<const bf16, 3> q, k, v, out, d_out;  // T x Hq x D; of k and v T x Hkv x D
   View<const float, 2> lse;                 // Hq x T
   View<bf16, 3> dq, dk, dv;                 // like q, k, v
-  View<float, 1> op_workspace;              // of kernels::flash_attention_backward
+  View<float, 1> op_workspace;              // of the op, and of recomputed
   // Workspace of scores_in_memory, for one query head. Rows begin at multiples of 8.
   View<float, 2> scores, d_weights;  // T x T
   View<bf16, 2> weights, d_scores;   // T x T
@@ -32,6 +32,7 @@ struct Gradients {
 
 FATHOM_CUDA_LAUNCHER std::function<void(const Gradients&, StreamRef)> scores_in_memory(const Gradients&,
                                                                                        StreamRef);
+FATHOM_CUDA_LAUNCHER void recomputed(const Gradients& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void atomic_dq(const Gradients& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void deterministic_dq(const Gradients& p, StreamRef stream);
 // Opens cuDNN and builds a plan for this problem's extents; the returned call is timed.

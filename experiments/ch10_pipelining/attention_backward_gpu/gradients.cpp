@@ -2,8 +2,6 @@
 #include "gradients.h"
 
 #include <cmath>
-#include <optional>
-#include <tuple>
 
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/flash_attention_backward.h"
@@ -20,26 +18,21 @@ Generate log_sum_exps(int64_t tokens, bool causal) {
   });
 }
 
-// The row of the last element that was asked for; elements come in order.
-template <class Row>
-class LastRow {
- public:
-  template <class Compute>
-  const Row& at(int64_t token, int64_t head, const Compute& compute) {
-    if (!row_ || std::tie(token, head) != std::tie(token_, head_)) row_ = compute();
-    token_ = token, head_ = head;
-    return *row_;
-  }
-
- private:
-  std::optional<Row> row_;
-  int64_t token_ = 0, head_ = 0;
-};
-
-// p and ds are rounded to bf16 as operands of the tensor cores.
-Sum element(const kernels::GradientRow& row, int64_t d) {
-  const auto at = static_cast<size_t>(d);
-  return {.value = row.value[at], .magnitude = row.size[at], .accumulate = DType::bf16};
+// Compares a gradient, an element at a time; reference(token, head) is a GradientRow. p and ds are rounded to
+// bf16 as operands of the tensor cores.
+template <class Reference>
+void check_rows(Checker& checker, const char* name, const View<bf16, 3>& gradient,
+                const Reference& reference) {
+  // `row` is of the last element, which the thread's copy keeps.
+  checker.values_in_parallel(
+      name, gradient,
+      [&reference, row = kernels::GradientRow(), row_t = int64_t{-1}, row_h = int64_t{-1}](
+          int64_t t, int64_t h, int64_t d) mutable {
+        if (row_t != t || row_h != h) row = reference(t, h);
+        row_t = t, row_h = h;
+        const auto at = static_cast<size_t>(d);
+        return Sum{.value = row.value[at], .magnitude = row.size[at], .accumulate = DType::bf16};
+      });
 }
 
 }  // namespace
@@ -75,18 +68,9 @@ Cost Gradients::cost() const {
 void Gradients::check(Checker& checker) const {
   const kernels::AttentionBackward<bf16> a{
       .q = q, .k = k, .v = v, .out = out, .d_out = d_out, .lse = lse, .scale = scale, .causal = causal};
-  checker.values_in_parallel(
-      "dq", dq, [&a, rows = LastRow<kernels::GradientRow>()](int64_t t, int64_t h, int64_t d) mutable {
-        return element(rows.at(t, h, [&] { return kernels::dq_reference(a, t, h); }), d);
-      });
-  auto of_key = [&a, rows = LastRow<kernels::KeyValueGradientRows>()](
-                    int64_t t, int64_t h) mutable -> const kernels::KeyValueGradientRows& {
-    return rows.at(t, h, [&] { return kernels::dkv_reference(a, t, h); });
-  };
-  checker.values_in_parallel(
-      "dk", dk, [of_key](int64_t t, int64_t h, int64_t d) mutable { return element(of_key(t, h).dk, d); });
-  checker.values_in_parallel(
-      "dv", dv, [of_key](int64_t t, int64_t h, int64_t d) mutable { return element(of_key(t, h).dv, d); });
+  check_rows(checker, "dq", dq, [&a](int64_t t, int64_t h) { return kernels::dq_reference(a, t, h); });
+  check_rows(checker, "dk", dk, [&a](int64_t t, int64_t h) { return kernels::dk_reference(a, t, h); });
+  check_rows(checker, "dv", dv, [&a](int64_t t, int64_t h) { return kernels::dv_reference(a, t, h); });
 }
 
 }  // namespace fathom::lab::attention_backward_gpu

@@ -37,12 +37,9 @@ struct GradientRow {
 
 template <class T>
 GradientRow dq_reference(const AttentionBackward<T>& a, int64_t token, int64_t head);
-
-struct KeyValueGradientRows {
-  GradientRow dk, dv;
-};
-
 template <class T>
-KeyValueGradientRows dkv_reference(const AttentionBackward<T>& a, int64_t token, int64_t kv_head);
+GradientRow dk_reference(const AttentionBackward<T>& a, int64_t token, int64_t kv_head);
+template <class T>
+GradientRow dv_reference(const AttentionBackward<T>& a, int64_t token, int64_t kv_head);
 
 }  // namespace fathom::kernels

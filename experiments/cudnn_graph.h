@@ -74,6 +74,17 @@ class CudnnGraph {
                    cudnnDataType_t type = CUDNN_DATA_FLOAT, cudnnDataType_t compute = CUDNN_DATA_FLOAT) {
     return pointwise(mode, x, b, std::nullopt, std::nullopt, type, compute);
   }
+  // What one operation hands to the next.
+  Tensor result(const Extents& extents, cudnnDataType_t type) {
+    Extents strides(extents.size(), 1);
+    for (size_t i = extents.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * extents[i];
+    return make_tensor(extents, strides, type, true, false);
+  }
+  // The same with a result in memory.
+  void pointwise_to(cudnnPointwiseMode_t mode, const Tensor& x, const std::optional<Tensor>& b,
+                    const Tensor& y) {
+    pointwise_to(mode, x, b, std::nullopt, std::nullopt, CUDNN_DATA_FLOAT, y);
+  }
   // The index of each element along an axis.
   Tensor index(const Tensor& like, int64_t axis) {
     return pointwise(CUDNN_POINTWISE_GEN_INDEX, like, std::nullopt, std::nullopt, axis, CUDNN_DATA_INT32,
@@ -86,17 +97,30 @@ class CudnnGraph {
   }
   // Over the last axis.
   Tensor reduce(cudnnReduceTensorOp_t op, const Tensor& x) {
+    Extents extents = x.extents;
+    extents.back()  = 1;
+    const Tensor y  = result(extents, CUDNN_DATA_FLOAT);
+    reduce_to(op, x, y);
+    return y;
+  }
+  // Over the axes along which y is shorter.
+  void reduce_to(cudnnReduceTensorOp_t op, const Tensor& x, const Tensor& y) {
     const auto how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     set(how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, op);
     set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
     finalize(how);
-    Extents extents      = x.extents;
-    extents.back()       = 1;
-    const Tensor y       = result(extents, CUDNN_DATA_FLOAT);
     const auto operation = make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
     set(operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
     set(operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
     set(operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, how);
+    add(operation);
+  }
+  // The same elements with other extents, strides or type; a transposed one where two of them swap.
+  Tensor reshape(const Tensor& x, const Extents& extents, const Extents& strides, cudnnDataType_t type) {
+    const Tensor y       = make_tensor(extents, strides, type, true, false);
+    const auto operation = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set(operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+    set(operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
     add(operation);
     return y;
   }
@@ -244,24 +268,24 @@ class CudnnGraph {
     finalize(on);
     return tensor;
   }
-  // What one operation hands to the next.
-  Tensor result(const Extents& extents, cudnnDataType_t type) {
-    Extents strides(extents.size(), 1);
-    for (size_t i = extents.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * extents[i];
-    return make_tensor(extents, strides, type, true, false);
-  }
   Tensor pointwise(cudnnPointwiseMode_t mode, const Tensor& x, const std::optional<Tensor>& b,
                    const std::optional<Tensor>& t, std::optional<int64_t> axis, cudnnDataType_t type,
                    cudnnDataType_t compute) {
+    // A row's value with a head's constant is a row's value.
+    Extents extents = x.extents;
+    for (size_t i = 0; b && i < extents.size(); ++i) extents[i] = std::max(extents[i], b->extents[i]);
+    const Tensor y = result(extents, type);
+    pointwise_to(mode, x, b, t, axis, compute, y);
+    return y;
+  }
+  void pointwise_to(cudnnPointwiseMode_t mode, const Tensor& x, const std::optional<Tensor>& b,
+                    const std::optional<Tensor>& t, std::optional<int64_t> axis, cudnnDataType_t compute,
+                    const Tensor& y) {
     const auto how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
     set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, compute);
     if (axis) set(how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, *axis);
     finalize(how);
-    // A row's value with a head's constant is a row's value.
-    Extents extents = x.extents;
-    for (size_t i = 0; b && i < extents.size(); ++i) extents[i] = std::max(extents[i], b->extents[i]);
-    const Tensor y       = result(extents, type);
     const auto operation = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, how);
     set(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
@@ -269,7 +293,6 @@ class CudnnGraph {
     if (t) set(operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *t);
     set(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     add(operation);
-    return y;
   }
 
   CudaLibrary library_;

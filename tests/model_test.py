@@ -195,6 +195,39 @@ class Made(unittest.TestCase):
         seen = json.loads(self.done("model", "eval", lost, "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 2, "--json"))
         self.assertEqual(seen["model"]["accuracy"], 0)
         self.assertEqual(seen["discordant"]["addition"], {"only_model": 0, "only_against": 2})
+        self.assertGreater(seen["divergence"]["kl"], 1)
+        self.assertLess(seen["divergence"]["agreed_tokens"], 2)
+
+    def test_eval_shows_what_formats_cost(self):
+        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+        def eval(*words):
+            return json.loads(self.done("model", "eval", *words, "--grammar", tiny / "tasks.toml", "--count", 3, "--likelihood-count", 2, "--json"))
+        alone = eval(tiny)
+        self.assertEqual((alone["against"], alone["divergence"]), (None, None))
+        kl = {}
+        for kv in ("auto", "bf16", "fp8"):
+            seen = eval(tiny, "--kv-cache-dtype", kv, "--against-kv-cache-dtype", "auto")
+            self.assertEqual(seen["model"]["kv_cache"], "fp32" if kv == "auto" else f"{kv}, emulated")
+            self.assertEqual(seen["against"]["kv_cache"], "fp32")
+            self.assertEqual(seen["against"]["likelihood"], alone["model"]["likelihood"])
+            difference = seen["divergence"]
+            self.assertAlmostEqual(difference["nll"], seen["model"]["likelihood"]["nll"] - seen["against"]["likelihood"]["nll"])
+            self.assertEqual(difference["answers"], 8 * 3)
+            self.assertTrue(0 < difference["agreed_tokens"] <= difference["answer_tokens"])
+            kl[kv] = difference["kl"]
+        self.assertEqual(kl["auto"], 0)
+        self.assertTrue(0 < kl["bf16"] < kl["fp8"] < 0.1, kl)
+        # The bundled experts are MXFP4, which BF16 holds exactly: only sums of another order differ.
+        for weights, low, high in (("bf16", -1e-6, 1e-6), ("nvfp4", 1e-5, 0.5)):
+            made = self.folder / f"fake_{weights}"
+            self.done("model", "quantize", "--fake", weights, tiny, made)
+            self.assertTrue(low < eval(made, "--against", tiny)["divergence"]["kl"] < high, weights)
+        self.refused("int4", "model", "quantize", "--fake", "int4", tiny, self.folder / "none")
+        self.done("model", "make", "--shape", "tiny", "--vocab", 1024, self.folder / "wide")
+        for name in ("tokenizer.json", "generation_config.json"):
+            (self.folder / "wide" / name).write_bytes((tiny / name).read_bytes())
+        self.refused("different vocabularies", "model", "eval", self.folder / "wide", "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 1)
+        self.refused("fathom model eval", "generate", "--model", tiny, "--kv-cache-dtype", "fp8", "hello")
 
     def test_tasks_are_apart(self):
         tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"

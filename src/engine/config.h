@@ -23,6 +23,9 @@ struct EngineConfig {
   // of bf16 in the same memory.
   enum class KvDtype { automatic, bf16, fp8 };
   KvDtype kv_dtype = KvDtype::automatic;
+  // On CPUs: keys and values are rounded as kv_dtype holds them on a GPU, and kept in fp32. It saves no
+  // memory; it shows what the format costs in quality (`fathom model eval`).
+  bool emulate_kv_dtype = false;
 
   bool gpu          = false;  // run on the GPU `device`; kv_tokens = 0 then means all that fits
   DeviceId device   = {};     // holds weights, KV cache, stream and graphs

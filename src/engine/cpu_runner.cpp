@@ -10,6 +10,7 @@
 #include "core/cpus.h"
 #include "core/expect.h"
 #include "engine/rejection_sampler.h"
+#include "model/kv_rounding.h"
 #include "model/ops.h"
 
 namespace fathom::engine {
@@ -23,6 +24,12 @@ double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+const model::Ops& ops_of(const EngineConfig& config) {
+  using enum EngineConfig::KvDtype;
+  if (config.kv_dtype == automatic) return model::cpu_ops();
+  return model::cpu_ops_rounding_kv(config.kv_dtype == fp8 ? model::KvFormat::fp8 : model::KvFormat::bf16);
+}
+
 }  // namespace
 
 CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
@@ -32,7 +39,7 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       max_logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
       page_size_(config.page_size),
       threads_(config.threads > 0 ? config.threads : host_threads()),
-      model_(checkpoint.config, checkpoint.weights, model::cpu_ops(), max_rows_, max_logit_rows_, threads_),
+      model_(checkpoint.config, checkpoint.weights, ops_of(config), max_rows_, max_logit_rows_, threads_),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),
       logits_(max_logit_rows_ * vocab_size_) {

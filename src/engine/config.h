@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "cuda/device_id.h"
+#include "engine/step_record.h"
 
 namespace fathom::engine {
 
@@ -69,6 +70,8 @@ struct EngineConfig {
 
   // Called while weights are copied to the GPU: bytes done, bytes in total.
   std::function<void(int64_t done, int64_t total)> loading = {};
+  // Called after every step, on the engine's thread. It must not throw or block.
+  std::function<void(const StepRecord&)> on_step = {};
 
   // Defaults for this process's GPU.
   static EngineConfig on_gpu() {

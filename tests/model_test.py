@@ -203,7 +203,11 @@ class Made(unittest.TestCase):
         def eval(*words):
             return json.loads(self.done("model", "eval", *words, "--grammar", tiny / "tasks.toml", "--count", 3, "--likelihood-count", 2, "--json"))
         alone = eval(tiny)
-        self.assertEqual((alone["against"], alone["divergence"]), (None, None))
+        self.assertEqual((alone["against"], alone["divergence"], alone["model"]["drafted_tokens"]), (None, None, 0))
+        drafting = eval(tiny, "--draft-tokens", 4)["model"]
+        self.assertTrue(0 < drafting["accepted_tokens"] <= drafting["drafted_tokens"])
+        self.assertEqual(drafting["tasks"], alone["model"]["tasks"])
+        self.assertAlmostEqual(drafting["likelihood"]["nll"], alone["model"]["likelihood"]["nll"])
         kl = {}
         for kv in ("auto", "bf16", "fp8"):
             seen = eval(tiny, "--kv-cache-dtype", kv, "--against-kv-cache-dtype", "auto")
@@ -218,16 +222,17 @@ class Made(unittest.TestCase):
         self.assertEqual(kl["auto"], 0)
         self.assertTrue(0 < kl["bf16"] < kl["fp8"] < 0.1, kl)
         # The bundled experts are MXFP4, which BF16 holds exactly: only sums of another order differ.
-        for weights, low, high in (("bf16", -1e-6, 1e-6), ("nvfp4", 1e-5, 0.5)):
+        for weights, low, high in (("bf16", -1e-10, 1e-10), ("nvfp4", 1e-10, 0.1)):
             made = self.folder / f"fake_{weights}"
             self.done("model", "quantize", "--fake", weights, tiny, made)
-            self.assertTrue(low < eval(made, "--against", tiny)["divergence"]["kl"] < high, weights)
+            difference = eval(made, "--against", tiny)["divergence"]["kl"]
+            self.assertTrue(low < difference < high, f"{weights}: {difference}")
         self.refused("int4", "model", "quantize", "--fake", "int4", tiny, self.folder / "none")
         self.done("model", "make", "--shape", "tiny", "--vocab", 1024, self.folder / "wide")
         for name in ("tokenizer.json", "generation_config.json"):
             (self.folder / "wide" / name).write_bytes((tiny / name).read_bytes())
         self.refused("different vocabularies", "model", "eval", self.folder / "wide", "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 1)
-        self.refused("fathom model eval", "generate", "--model", tiny, "--kv-cache-dtype", "fp8", "hello")
+        self.refused("fathom model eval", "generate", "--model", tiny, "--kv-cache-dtype", "fp8", "--prompt", "hello")
 
     def test_tasks_are_apart(self):
         tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"

@@ -46,6 +46,7 @@ struct Evaluation {
   std::string kv_cache;  // "fp32", "fp8", or "fp8, emulated" on a CPU
   engine::Likelihood likelihood;
   AccuracyReport accuracy;
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // while the cases were answered
 };
 
 struct Evaluated {
@@ -81,10 +82,15 @@ Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::E
       engine->checkpoint(), grammar, std::min(flags.likelihood_count, flags.count), flags.seed));
   auto likelihood =
       value_or_usage_error(engine::evaluate_likelihood(*engine, answers, progress_of("right answers")));
-  return {.kv_cache   = kv_cache_of(config),
-          .likelihood = std::move(likelihood),
-          .accuracy   = value_or_usage_error(
-                engine::evaluate_accuracy(*engine, grammar, flags.count, flags.seed, progress_of("cases")))};
+  const engine::GeneratorStats before = engine->stats();
+  auto accuracy                       = value_or_usage_error(
+                            engine::evaluate_accuracy(*engine, grammar, flags.count, flags.seed, progress_of("cases")));
+  const engine::GeneratorStats after = engine->stats();
+  return {.kv_cache        = kv_cache_of(config),
+          .likelihood      = std::move(likelihood),
+          .accuracy        = std::move(accuracy),
+          .drafted_tokens  = after.drafted_tokens - before.drafted_tokens,
+          .accepted_tokens = after.accepted_tokens - before.accepted_tokens};
 }
 
 Evaluated evaluate(const EvalFlags& flags) {
@@ -132,6 +138,8 @@ json to_json(const Evaluation& evaluation) {
               {"accuracy", accuracy.accuracy()},
               {"prompt_tokens", accuracy.prompt_tokens},
               {"answer_tokens", accuracy.answer_tokens},
+              {"drafted_tokens", evaluation.drafted_tokens},
+              {"accepted_tokens", evaluation.accepted_tokens},
               {"kv_cache", evaluation.kv_cache},
               {"likelihood",
                {{"answers", likelihood.answers},
@@ -184,12 +192,13 @@ void print(const Evaluated& seen) {
                seen.first.accuracy.smallest_expert_share());
   fmt::print("\nright answers, teacher-forced ({} tokens of {}): {}\n", seen.first.likelihood.tokens,
              seen.first.likelihood.answers, likelihood_text(seen.first));
+  if (seen.first.drafted_tokens > 0)
+    fmt::print("drafts: {} of {} tokens accepted\n", seen.first.accepted_tokens, seen.first.drafted_tokens);
   if (!seen.second) return;
   const auto agreement = engine::greedy_agreement(seen.second->accuracy, seen.first.accuracy);
   fmt::print(
       "against: {}\nKL(against || model) {:.3g} nats a token; of {} greedy answers {} are equal, and on "
-      "average "
-      "the first {:.2f} tokens of {:.2f}\n",
+      "average the first {:.2f} tokens of {:.2f}\n",
       likelihood_text(*seen.second), engine::kl_divergence(seen.second->likelihood, seen.first.likelihood),
       agreement.answers, agreement.equal, agreement.agreed_tokens, agreement.answer_tokens);
 }

@@ -1,4 +1,4 @@
-// Memory that an engine allocates at its start and keeps: the host's where it runs on CPUs, the GPU's where
+// Bytes that an engine allocates at its start and keeps: of the host where it runs on CPUs, of the GPU where
 // it runs on one.
 #pragma once
 

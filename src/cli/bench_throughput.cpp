@@ -14,6 +14,7 @@
 
 #include "cli/bench_flags.h"
 #include "cli/engine_flags.h"
+#include "cli/engine_report.h"
 #include "cli/model_folder.h"
 #include "cli/step_log.h"
 #include "cli/usage_error.h"
@@ -46,14 +47,9 @@ std::vector<load::Request> requests_of(const ThroughputFlags& flags, const std::
   return requests;
 }
 
-// What every run of an engine reports, beside vLLM's numbers.
+// What vLLM's numbers lack.
 json engine_metrics(const load::Summary& sum, const engine::GeneratorStats& stats) {
-  json out = {{"memory_bytes",
-               {{"weights", stats.memory.weights},
-                {"kv_cache", stats.memory.kv_cache},
-                {"workspace", stats.memory.workspace}}},
-              {"router_imbalance", nullptr}};
-  if (stats.router_imbalance) out["router_imbalance"] = *stats.router_imbalance;
+  json out = engine_report_json(stats);
   for (const auto& [name, times] : {std::pair("ttft", &sum.ttft), {"tpot", &sum.tpot}, {"e2el", &sum.e2el}})
     for (const int p : {50, 95, 99}) {
       const auto seconds                     = times->percentile(p);
@@ -75,14 +71,7 @@ void print(const load::Summary& sum, const engine::GeneratorStats& stats) {
   times("TTFT", sum.ttft);
   times("TPOT", sum.tpot);
   times("E2EL", sum.e2el);
-  const engine::MemoryUse& memory = stats.memory;
-  if (memory.total() > 0)
-    fmt::print("Memory: {:.1f} MB (weights {:.1f}, KV cache {:.1f}, workspace {:.1f})\n",
-               static_cast<double>(memory.total()) * 1e-6, static_cast<double>(memory.weights) * 1e-6,
-               static_cast<double>(memory.kv_cache) * 1e-6, static_cast<double>(memory.workspace) * 1e-6);
-  if (stats.router_imbalance)
-    fmt::print("Router imbalance: {:.3f} (most loaded expert over the mean, worst layer)\n",
-               *stats.router_imbalance);
+  fmt::print("{}", engine_report_text(stats));
 }
 
 int throughput(const ThroughputFlags& flags, const EngineFactory& make_engine) {

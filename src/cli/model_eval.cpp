@@ -102,8 +102,9 @@ Evaluated evaluate(const EvalFlags& flags) {
     config.kv_dtype = flags.against_kv == "fp8"    ? Dtype::fp8
                       : flags.against_kv == "bf16" ? Dtype::bf16
                                                    : Dtype::automatic;
-  seen.second = evaluate(flags.against.empty() ? flags.folder : flags.against, flags, config);
-  if (seen.first.likelihood.logprobs.size() != seen.second->likelihood.logprobs.size())
+  seen.second       = evaluate(flags.against.empty() ? flags.folder : flags.against, flags, config);
+  const auto &first = seen.first.likelihood, &second = seen.second->likelihood;
+  if (first.tokens != second.tokens || first.logprobs.size() != second.logprobs.size())
     throw UsageError(fmt::format("{} and {} have different vocabularies: their answers can't be compared",
                                  flags.folder, flags.against));
   return seen;

@@ -22,7 +22,8 @@ struct TaskAccuracy {
 
 struct AccuracyReport {
   std::vector<TaskAccuracy> tasks;
-  std::vector<std::vector<int64_t>> expert_load;  // [layers][E], tokens; empty where the runner counts none
+  // [layers][E], tokens since the engine started; empty where the runner counts none.
+  std::vector<std::vector<int64_t>> expert_load;
   int64_t prompt_tokens = 0, answer_tokens = 0;
 
   double accuracy() const;  // over all cases

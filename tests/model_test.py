@@ -169,6 +169,8 @@ class Made(unittest.TestCase):
         seen = json.loads(text)
         self.assertEqual((seen["schema"], seen["input_len"], seen["output_len"]), ("fathom.bench_latency/2", 20, 1))
         self.assertEqual([batch["batch_size"] for batch in seen["batches"]], [1, 8])
+        self.assertGreater(seen["memory_bytes"]["kv_cache"], 0)
+        self.assertGreaterEqual(seen["router_imbalance"], 1)
         for batch in seen["batches"]:
             for times in (batch["ttft_ms"], batch["tpot_ms"]):
                 self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
@@ -233,6 +235,14 @@ class Made(unittest.TestCase):
             (self.folder / "wide" / name).write_bytes((tiny / name).read_bytes())
         self.refused("different vocabularies", "model", "eval", self.folder / "wide", "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 1)
         self.refused("fathom model eval", "generate", "--model", tiny, "--kv-cache-dtype", "fp8", "--prompt", "hello")
+
+    def test_what_formats_cost_is_what_was_recorded(self):
+        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+        text = (tiny / "README.md").read_text()
+        for name in ("kv_bf16", "kv_fp8", "weights_fp8", "weights_nvfp4"):
+            seen = json.loads((tiny / f"eval_{name}.json").read_text())["divergence"]
+            row = f"| `eval_{name}.json` | {seen['kl']:.2g} | {seen['nll']:+.2g} | {seen['equal_answers']} of {seen['answers']} |"
+            self.assertEqual([line for line in text.splitlines() if line.startswith(f"| `eval_{name}.json` |")], [row])
 
     def test_tasks_are_apart(self):
         tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"

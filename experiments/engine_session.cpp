@@ -261,6 +261,9 @@ Metrics usual_metrics(const Seen& seen) {
   const auto steps               = static_cast<double>(seen.stats.steps);
   metrics["steps"]               = {steps, "lower"};
   if (steps > 0) metrics["rows_per_step"] = {static_cast<double>(seen.stats.step_rows) / steps, "higher"};
+  metrics["memory_bytes"]  = {static_cast<double>(seen.stats.memory.total()), "lower"};
+  metrics["peak_kv_pages"] = {static_cast<double>(seen.peak_pages), "lower"};
+  if (seen.stats.router_imbalance) metrics["router_imbalance"] = {*seen.stats.router_imbalance, "lower"};
   return metrics;
 }
 

@@ -75,7 +75,8 @@ struct Seen {
   double pages = 0, slots_used = 0;
 };
 
-// Throughput; percentiles of TTFT, TPOT, ITL and end-to-end latency; steps, and rows a step.
+// Throughput; percentiles of TTFT, TPOT, ITL and end-to-end latency; steps, and rows a step; the engine's
+// memory, the most KV pages in use, and on CPUs the router's imbalance.
 using Metrics = std::map<std::string, Metric>;
 Metrics usual_metrics(const Seen& seen);
 using MoreMetrics = std::function<void(const Seen&, Metrics&)>;

@@ -101,6 +101,29 @@ class Cli(unittest.TestCase):
         self.assertIn("|", pathlib.Path(self.folder.name, "out.md").read_text())
         self.assertIn("report.html", result.stdout + result.stderr)
 
+    def test_metrics_of_served_models_become_a_page_of_bars(self):
+        run = pathlib.Path(self.folder.name, "run")
+        for variant, kind, ttft in (("all", "optimized", 2e6), ("plain", "baseline", 8e6)):
+            folder = run / "ch15" / "engine" / variant
+            folder.mkdir(parents=True)
+            metrics = {"ttft_p50_ns": {"value": ttft, "better": "lower"}, "memory_bytes": {"value": 64e6, "better": "lower"},
+                       "output_tokens_per_s": {"value": 1e3, "better": "higher"}, "steps": {"value": 7, "better": "lower"}}
+            (folder / "metrics.json").write_text(json.dumps(
+                {"experiment": "ch15/engine", "variant": variant, "points": [{"at": {"requests": 40}, "kind": kind, "metrics": metrics}]}))
+        result = self.fathom("report", "--metrics", str(run), "--page", "bars.html")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        page = pathlib.Path(self.folder.name, "bars.html").read_text()
+        places = [page.index(words) for words in ("requests=40", "ttft_p50_ns", "plain", "-75.0 %", "output_tokens_per_s", "memory_bytes", "64.0 MB")]
+        self.assertEqual(places, sorted(places))
+        self.assertNotIn("steps", page)
+        self.assertEqual(self.fathom("report", "--page", "bars.html").returncode, 5)
+        for variant in ("all", "plain"):
+            path = run / "ch15" / "engine" / variant / "metrics.json"
+            path.write_text(json.dumps({"experiment": "ch15/engine", "variant": variant, "points": []}))
+        nothing = self.fathom("report", "--metrics", str(run), "--page", "bars.html")
+        self.assertEqual(nothing.returncode, 5)
+        self.assertIn("ch15:monolithic_engine", nothing.stderr.replace("\n", " "))
+
     def test_json_to_stdout_is_json_and_nothing_else(self):
         result, _ = self.run_once("ch08:accumulators", "--json")
         self.assertEqual(json.loads(result.stdout)["schema"], "fathom.results/1")

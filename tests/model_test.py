@@ -169,6 +169,8 @@ class Made(unittest.TestCase):
         seen = json.loads(text)
         self.assertEqual((seen["schema"], seen["input_len"], seen["output_len"]), ("fathom.bench_latency/2", 20, 1))
         self.assertEqual([batch["batch_size"] for batch in seen["batches"]], [1, 8])
+        self.assertGreater(seen["memory_bytes"]["kv_cache"], 0)
+        self.assertGreaterEqual(seen["router_imbalance"], 1)
         for batch in seen["batches"]:
             for times in (batch["ttft_ms"], batch["tpot_ms"]):
                 self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
@@ -195,6 +197,52 @@ class Made(unittest.TestCase):
         seen = json.loads(self.done("model", "eval", lost, "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 2, "--json"))
         self.assertEqual(seen["model"]["accuracy"], 0)
         self.assertEqual(seen["discordant"]["addition"], {"only_model": 0, "only_against": 2})
+        self.assertGreater(seen["divergence"]["kl"], 1)
+        self.assertLess(seen["divergence"]["agreed_tokens"], 2)
+
+    def test_eval_shows_what_formats_cost(self):
+        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+        def eval(*words):
+            return json.loads(self.done("model", "eval", *words, "--grammar", tiny / "tasks.toml", "--count", 3, "--likelihood-count", 2, "--json"))
+        alone = eval(tiny)
+        self.assertEqual((alone["against"], alone["divergence"], alone["model"]["drafted_tokens"]), (None, None, 0))
+        drafting = eval(tiny, "--draft-tokens", 4)["model"]
+        self.assertTrue(0 < drafting["accepted_tokens"] <= drafting["drafted_tokens"])
+        self.assertEqual(drafting["tasks"], alone["model"]["tasks"])
+        self.assertAlmostEqual(drafting["likelihood"]["nll"], alone["model"]["likelihood"]["nll"])
+        kl = {}
+        for kv in ("auto", "bf16", "fp8"):
+            seen = eval(tiny, "--kv-cache-dtype", kv, "--against-kv-cache-dtype", "auto")
+            self.assertEqual(seen["model"]["kv_cache"], "fp32" if kv == "auto" else f"{kv}, emulated")
+            self.assertEqual(seen["against"]["kv_cache"], "fp32")
+            self.assertEqual(seen["against"]["likelihood"], alone["model"]["likelihood"])
+            difference = seen["divergence"]
+            self.assertAlmostEqual(difference["nll"], seen["model"]["likelihood"]["nll"] - seen["against"]["likelihood"]["nll"])
+            self.assertEqual(difference["answers"], 8 * 3)
+            self.assertTrue(0 < difference["agreed_tokens"] <= difference["answer_tokens"])
+            kl[kv] = difference["kl"]
+        self.assertEqual(kl["auto"], 0)
+        self.assertTrue(0 < kl["bf16"] < kl["fp8"] < 0.1, kl)
+        # The bundled experts are MXFP4, which BF16 holds exactly: only sums of another order differ.
+        for weights, low, high in (("bf16", -1e-10, 1e-10), ("nvfp4", 1e-10, 0.1)):
+            made = self.folder / f"fake_{weights}"
+            self.done("model", "quantize", "--fake", weights, tiny, made)
+            difference = eval(made, "--against", tiny)["divergence"]["kl"]
+            self.assertTrue(low < difference < high, f"{weights}: {difference}")
+        self.refused("int4", "model", "quantize", "--fake", "int4", tiny, self.folder / "none")
+        self.done("model", "make", "--shape", "tiny", "--vocab", 1024, self.folder / "wide")
+        for name in ("tokenizer.json", "generation_config.json"):
+            (self.folder / "wide" / name).write_bytes((tiny / name).read_bytes())
+        self.refused("different vocabularies", "model", "eval", self.folder / "wide", "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 1)
+        self.refused("fathom model eval", "generate", "--model", tiny, "--kv-cache-dtype", "fp8", "--prompt", "hello")
+
+    def test_what_formats_cost_is_what_was_recorded(self):
+        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+        text = (tiny / "README.md").read_text()
+        for name in ("kv_bf16", "kv_fp8", "weights_fp8", "weights_nvfp4"):
+            seen = json.loads((tiny / f"eval_{name}.json").read_text())["divergence"]
+            row = f"| `eval_{name}.json` | {seen['kl']:.2g} | {seen['nll']:+.2g} | {seen['equal_answers']} of {seen['answers']} |"
+            self.assertEqual([line for line in text.splitlines() if line.startswith(f"| `eval_{name}.json` |")], [row])
 
     def test_tasks_are_apart(self):
         tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"

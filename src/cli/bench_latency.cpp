@@ -17,6 +17,7 @@
 
 #include "cli/bench_flags.h"
 #include "cli/engine_flags.h"
+#include "cli/engine_report.h"
 #include "cli/model_folder.h"
 #include "cli/number_check.h"
 #include "cli/output_flags.h"
@@ -77,6 +78,7 @@ struct BatchLatency {
 struct Latency {
   std::string where;
   std::vector<BatchLatency> batches;
+  engine::GeneratorStats stats;            // of all of them
   std::optional<double> read_bytes_per_s;  // absent until doctor has measured this machine
   std::optional<double> peak_flops;
 };
@@ -169,6 +171,7 @@ Latency measure_latency(const LatencyFlags& flags) {
     }
   }
   display.clear();
+  seen.stats = engine->stats();
   return seen;
 }
 
@@ -287,10 +290,12 @@ json to_json(const LatencyFlags& flags, const Latency& seen) {
                         {"notes", now.profiled->notes}};
     batches.push_back(std::move(out));
   }
-  return {
+  json out = {
       {"schema", "fathom.bench_latency/2"}, {"model", flags.model},           {"where", seen.where},
       {"input_len", flags.input_len},       {"output_len", flags.output_len}, {"num_iters", flags.iterations},
       {"batches", std::move(batches)}};
+  out.update(engine_report_json(seen.stats));
+  return out;
 }
 
 Table to_table(const LatencyFlags& flags, const Latency& seen) {
@@ -367,6 +372,7 @@ void print(const LatencyFlags& flags, const Latency& seen) {
         seen.batches.front().step_bytes * 1e-6);
   else
     fmt::print("limits unknown: `fathom doctor` measures this machine\n");
+  fmt::print("{}", engine_report_text(seen.stats));
   print_profiles(flags, seen);
 }
 

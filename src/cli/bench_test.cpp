@@ -238,7 +238,7 @@ TEST_F(BenchLoad, ThroughputCountsWhatTheEngineMade) {
   };
   ASSERT_EQ(bench("throughput --model " + folder_.string() +
                       " --num-prompts 30 --random-input-len 10 --random-output-len 7 --output-json " +
-                      path("t.json"),
+                      path("t.json") + " --step-log " + path("steps.json"),
                   factory),
             0);
   const json result = json::parse(text("t.json"));
@@ -246,6 +246,14 @@ TEST_F(BenchLoad, ThroughputCountsWhatTheEngineMade) {
   EXPECT_EQ(result["total_num_tokens"], 30 * 17);
   EXPECT_DOUBLE_EQ(result["requests_per_second"].get<double>() * result["elapsed_time"].get<double>(), 30);
   EXPECT_NE(out_.find("Total num output tokens:  210\n"), std::string::npos) << out_;
+  EXPECT_GT(result["p50_ttft_ms"], 0);
+  EXPECT_GE(result["p95_e2el_ms"], result["p50_e2el_ms"]);
+  EXPECT_EQ(result["memory_bytes"], (json{{"weights", 0}, {"kv_cache", 0}, {"workspace", 0}}));
+  EXPECT_TRUE(result["router_imbalance"].is_null());
+  const json steps = json::parse(text("steps.json"));
+  EXPECT_EQ(steps["schema"], "fathom.steps/1");
+  EXPECT_EQ(steps["totals"], result);
+  EXPECT_TRUE(seen.on_step);
   EXPECT_GE(seen.max_queued_requests, 30);
   EXPECT_GE(seen.max_queued_tokens, 300);
 

@@ -1,15 +1,18 @@
-// fathom model eval: a model's accuracy, task by task.
+// fathom model eval: a model's accuracy, task by task, and how likely it finds the right answers; against
+// another model or the same with another KV cache, how far the two differ.
 #include <fmt/format.h>
 
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/engine_flags.h"
 #include "cli/model_folder.h"
@@ -21,6 +24,7 @@
 #include "core/exit_code.h"
 #include "core/source_tree.h"
 #include "engine/accuracy_eval.h"
+#include "engine/likelihood_eval.h"
 
 namespace fathom::cli {
 namespace {
@@ -31,33 +35,79 @@ using nlohmann::json;
 struct EvalFlags {
   std::string folder, against;
   std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
-  int64_t count       = 2000;
-  uint64_t seed       = 1;
+  std::string against_kv;
+  int64_t count = 2000, likelihood_count = 50;
+  uint64_t seed = 1;
   EngineFlags engine;
   OutputFlags outputs;
 };
 
-struct Evaluated {
-  AccuracyReport first;
-  std::optional<AccuracyReport> second;
+struct Evaluation {
+  std::string kv_cache;  // "fp32", "fp8", or "fp8, emulated" on a CPU
+  engine::Likelihood likelihood;
+  AccuracyReport accuracy;
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // while the cases were answered
 };
 
-AccuracyReport evaluate(const std::string& folder, const EvalFlags& flags) {
+struct Evaluated {
+  Evaluation first;
+  std::optional<Evaluation> second;
+};
+
+std::string kv_cache_of(const engine::EngineConfig& config) {
+  using enum engine::EngineConfig::KvDtype;
+  if (config.kv_dtype == automatic) return config.gpu ? "bf16" : "fp32";
+  return fmt::format("{}{}", config.kv_dtype == fp8 ? "fp8" : "bf16", config.gpu ? "" : ", emulated");
+}
+
+Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::EngineConfig config) {
   const auto grammar = value_or_usage_error(model::TaskGrammar::load(flags.grammar));
-  auto config        = flags.engine.chosen();
   config.max_context = engine::kEvaluationContext;
-  const auto engine  = open_engine(folder, config);
+  // On a CPU a format is asked for to see its quality, and nothing is saved.
+  config.emulate_kv_dtype = !config.gpu;
+  const auto engine       = open_engine(folder, config);
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  const auto start    = std::chrono::steady_clock::now();
-  const auto progress = [&](int64_t done, int64_t total) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    display.show(
-        {.experiment   = "cases, " + folder,
-         .done         = static_cast<int>(done),
-         .total        = static_cast<int>(total),
-         .seconds_left = passed.count() * static_cast<double>(total - done) / static_cast<double>(done)});
+  const auto progress_of = [&](std::string what) {
+    return [&display, what = what + ", " + folder, start = std::chrono::steady_clock::now()](int64_t done,
+                                                                                             int64_t total) {
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+      display.show(
+          {.experiment   = what,
+           .done         = static_cast<int>(done),
+           .total        = static_cast<int>(total),
+           .seconds_left = passed.count() * static_cast<double>(total - done) / static_cast<double>(done)});
+    };
   };
-  return value_or_usage_error(engine::evaluate_accuracy(*engine, grammar, flags.count, flags.seed, progress));
+  const auto answers = value_or_usage_error(engine::held_out_answers(
+      engine->checkpoint(), grammar, std::min(flags.likelihood_count, flags.count), flags.seed));
+  auto likelihood =
+      value_or_usage_error(engine::evaluate_likelihood(*engine, answers, progress_of("right answers")));
+  const engine::GeneratorStats before = engine->stats();
+  auto accuracy                       = value_or_usage_error(
+                            engine::evaluate_accuracy(*engine, grammar, flags.count, flags.seed, progress_of("cases")));
+  const engine::GeneratorStats after = engine->stats();
+  return {.kv_cache        = kv_cache_of(config),
+          .likelihood      = std::move(likelihood),
+          .accuracy        = std::move(accuracy),
+          .drafted_tokens  = after.drafted_tokens - before.drafted_tokens,
+          .accepted_tokens = after.accepted_tokens - before.accepted_tokens};
+}
+
+Evaluated evaluate(const EvalFlags& flags) {
+  using Dtype = engine::EngineConfig::KvDtype;
+  auto config = flags.engine.chosen();
+  Evaluated seen{.first = evaluate(flags.folder, flags, config)};
+  if (flags.against.empty() && flags.against_kv.empty()) return seen;
+  if (!flags.against_kv.empty())
+    config.kv_dtype = flags.against_kv == "fp8"    ? Dtype::fp8
+                      : flags.against_kv == "bf16" ? Dtype::bf16
+                                                   : Dtype::automatic;
+  seen.second       = evaluate(flags.against.empty() ? flags.folder : flags.against, flags, config);
+  const auto &first = seen.first.likelihood, &second = seen.second->likelihood;
+  if (first.tokens != second.tokens || first.logprobs.size() != second.logprobs.size())
+    throw UsageError(fmt::format("{} and {} have different vocabularies: their answers can't be compared",
+                                 flags.folder, flags.against));
+  return seen;
 }
 
 Table to_table(const Evaluated& seen) {
@@ -66,32 +116,42 @@ Table to_table(const Evaluated& seen) {
     for (const char* column : {"against", "only first", "only against"})
       table.columns.push_back({column, true});
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
-  for (size_t t = 0; t < seen.first.tasks.size(); ++t) {
-    const engine::TaskAccuracy& score = seen.first.tasks[t];
+  for (size_t t = 0; t < seen.first.accuracy.tasks.size(); ++t) {
+    const engine::TaskAccuracy& score = seen.first.accuracy.tasks[t];
     auto& row                         = table.rows.emplace_back(std::vector<std::string>{
                                 score.task, std::to_string(score.correct.size()), percent(score.accuracy())});
     if (!seen.second) continue;
-    const auto [only_first, only_second] = engine::discordant_pairs(score, seen.second->tasks[t]);
-    row.push_back(percent(seen.second->tasks[t].accuracy()));
+    const auto [only_first, only_second] = engine::discordant_pairs(score, seen.second->accuracy.tasks[t]);
+    row.push_back(percent(seen.second->accuracy.tasks[t].accuracy()));
     row.push_back(std::to_string(only_first));
     row.push_back(std::to_string(only_second));
   }
   return table;
 }
 
-json to_json(const AccuracyReport& evaluation) {
-  json tasks = json::object();
-  for (const engine::TaskAccuracy& score : evaluation.tasks)
+json to_json(const Evaluation& evaluation) {
+  const AccuracyReport& accuracy       = evaluation.accuracy;
+  const engine::Likelihood& likelihood = evaluation.likelihood;
+  json tasks                           = json::object();
+  for (const engine::TaskAccuracy& score : accuracy.tasks)
     tasks[score.task] = {{"cases", score.correct.size()}, {"accuracy", score.accuracy()}};
   json out = {{"tasks", tasks},
-              {"accuracy", evaluation.accuracy()},
-              {"prompt_tokens", evaluation.prompt_tokens},
-              {"answer_tokens", evaluation.answer_tokens},
+              {"accuracy", accuracy.accuracy()},
+              {"prompt_tokens", accuracy.prompt_tokens},
+              {"answer_tokens", accuracy.answer_tokens},
+              {"drafted_tokens", evaluation.drafted_tokens},
+              {"accepted_tokens", evaluation.accepted_tokens},
+              {"kv_cache", evaluation.kv_cache},
+              {"likelihood",
+               {{"answers", likelihood.answers},
+                {"tokens", likelihood.tokens},
+                {"nll", likelihood.nll},
+                {"perplexity", likelihood.perplexity()}}},
               {"expert_load", nullptr},
               {"smallest_expert_share", nullptr}};
-  if (evaluation.expert_load.empty()) return out;
-  out["expert_load"]           = evaluation.expert_load;
-  out["smallest_expert_share"] = evaluation.smallest_expert_share();
+  if (accuracy.expert_load.empty()) return out;
+  out["expert_load"]           = accuracy.expert_load;
+  out["smallest_expert_share"] = accuracy.smallest_expert_share();
   return out;
 }
 
@@ -100,35 +160,66 @@ json to_json(const EvalFlags& flags, const Evaluated& seen) {
   out["model"]      = to_json(seen.first);
   out["against"]    = nullptr;
   out["discordant"] = nullptr;
+  out["divergence"] = nullptr;
   if (!seen.second) return out;
   out["against"]    = to_json(*seen.second);
   out["discordant"] = json::object();
-  for (size_t t = 0; t < seen.first.tasks.size(); ++t) {
-    const auto count = engine::discordant_pairs(seen.first.tasks[t], seen.second->tasks[t]);
-    out["discordant"][seen.first.tasks[t].task] = {{"only_model", count.only_first},
-                                                   {"only_against", count.only_second}};
+  for (size_t t = 0; t < seen.first.accuracy.tasks.size(); ++t) {
+    const auto& task             = seen.first.accuracy.tasks[t];
+    const auto count             = engine::discordant_pairs(task, seen.second->accuracy.tasks[t]);
+    out["discordant"][task.task] = {{"only_model", count.only_first}, {"only_against", count.only_second}};
   }
+  const auto agreement = engine::greedy_agreement(seen.second->accuracy, seen.first.accuracy);
+  out["divergence"]    = {{"kl", engine::kl_divergence(seen.second->likelihood, seen.first.likelihood)},
+                          {"nll", seen.first.likelihood.nll - seen.second->likelihood.nll},
+                          {"answers", agreement.answers},
+                          {"equal_answers", agreement.equal},
+                          {"agreed_tokens", agreement.agreed_tokens},
+                          {"answer_tokens", agreement.answer_tokens}};
   return out;
+}
+
+std::string likelihood_text(const Evaluation& evaluation) {
+  return fmt::format("{:.6f} nats a token, perplexity {:.5f} (KV cache {})", evaluation.likelihood.nll,
+                     evaluation.likelihood.perplexity(), evaluation.kv_cache);
 }
 
 void print(const Evaluated& seen) {
   fmt::print("{}", to_text(to_table(seen)));
-  fmt::print("\nall tasks {:.2f} %", 100 * seen.first.accuracy());
-  if (seen.second) fmt::print(", against {:.2f} %", 100 * seen.second->accuracy());
-  if (!seen.first.expert_load.empty())
+  fmt::print("\nall tasks {:.2f} %", 100 * seen.first.accuracy.accuracy());
+  if (seen.second) fmt::print(", against {:.2f} %", 100 * seen.second->accuracy.accuracy());
+  if (!seen.first.accuracy.expert_load.empty())
     fmt::print("; the least used expert of a layer has {:.2f} of an even share",
-               seen.first.smallest_expert_share());
-  fmt::print("\n");
+               seen.first.accuracy.smallest_expert_share());
+  fmt::print("\nright answers, teacher-forced ({} tokens of {}): {}\n", seen.first.likelihood.tokens,
+             seen.first.likelihood.answers, likelihood_text(seen.first));
+  if (seen.first.drafted_tokens > 0)
+    fmt::print("drafts: {} of {} tokens accepted\n", seen.first.accepted_tokens, seen.first.drafted_tokens);
+  if (!seen.second) return;
+  const auto agreement = engine::greedy_agreement(seen.second->accuracy, seen.first.accuracy);
+  fmt::print(
+      "against: {}\nKL(against || model) {:.3g} nats a token; of {} greedy answers {} are equal, and on "
+      "average the first {:.2f} tokens of {:.2f}\n",
+      likelihood_text(*seen.second), engine::kl_divergence(seen.second->likelihood, seen.first.likelihood),
+      agreement.answers, agreement.equal, agreement.agreed_tokens, agreement.answer_tokens);
 }
 
 }  // namespace
 
 void add_model_eval(CLI::App& model_verb, int& exit_code) {
   auto flags     = std::make_shared<EvalFlags>();
-  CLI::App& verb = *model_verb.add_subcommand("eval", "How often a model's answers to its tasks are right");
+  CLI::App& verb = *model_verb.add_subcommand(
+      "eval", "How often a model's answers to its tasks are right, and how likely it finds the right ones");
   verb.add_option("folder", flags->folder, "With config.json, *.safetensors and tokenizer.json")->required();
   verb.add_option("--against", flags->against, "Another model, on the same cases");
+  verb.add_option("--against-kv-cache-dtype", flags->against_kv,
+                  "KV cache of --against, or of the same model (default: as --kv-cache-dtype)")
+      ->check(CLI::IsMember({"auto", "bf16", "fp8"}));
   verb.add_option("--count", flags->count, "Held-out cases of each task")
+      ->check(whole_at_least(1, int64_t{1} << 30))
+      ->capture_default_str();
+  verb.add_option("--likelihood-count", flags->likelihood_count,
+                  "Right answers of each task whose likelihood is measured, at most --count")
       ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Other cases for each")->capture_default_str();
@@ -137,9 +228,8 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
   add_engine_flags(verb, flags->engine);
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] {
-    Evaluated seen{.first = evaluate(flags->folder, *flags)};
-    if (!flags->against.empty()) seen.second = evaluate(flags->against, *flags);
-    const auto table = [&] { return to_table(seen); };
+    const Evaluated seen = evaluate(*flags);
+    const auto table     = [&] { return to_table(seen); };
     if (!write_outputs(flags->outputs, {[&] { return to_json(*flags, seen); }, table, table})) print(seen);
     exit_code = kExitOk;
   });

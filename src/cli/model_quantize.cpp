@@ -1,8 +1,11 @@
-// fathom model quantize: converts a checkpoint's experts from BF16 to MXFP4.
+// fathom model quantize: converts a checkpoint's experts from BF16 to MXFP4, or rounds them to another
+// format.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/model_output.h"
@@ -18,6 +21,7 @@ namespace {
 
 struct QuantizeFlags {
   std::string from;
+  std::optional<model::ExpertFormat> fake;
   ModelOutputFlags target;
 };
 
@@ -25,9 +29,10 @@ void quantize(const QuantizeFlags& flags) {
   check_model_folder_free(flags.target);
   WriteProgress progress(flags.target.folder + "/model.safetensors");
   ThreadPool pool(host_threads());
+  const auto show = [&](int64_t done, int64_t total) { progress.show(done, total); };
   const auto quantized =
-      model::quantize_model(flags.from, flags.target.folder, pool,
-                            [&](int64_t done, int64_t total) { progress.show(done, total); });
+      flags.fake ? model::fake_quantize_model(flags.from, flags.target.folder, *flags.fake, pool, show)
+                 : model::quantize_model(flags.from, flags.target.folder, pool, show);
   progress.clear();
   if (!quantized) throw UsageError(quantized.error().message);
   const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
@@ -45,6 +50,16 @@ void add_model_quantize(CLI::App& model_verb, int& exit_code) {
   CLI::App& verb =
       *model_verb.add_subcommand("quantize", "A checkpoint with its experts in MXFP4, from one in BF16");
   verb.add_option("in", flags->from, "Folder with config.json and *.safetensors")->required();
+  const std::map<std::string, model::ExpertFormat> formats = {{"bf16", model::ExpertFormat::bf16},
+                                                              {"fp8", model::ExpertFormat::fp8},
+                                                              {"mxfp4", model::ExpertFormat::mxfp4},
+                                                              {"nvfp4", model::ExpertFormat::nvfp4}};
+  verb.add_option_function<std::string>(
+          "--fake", [flags, formats](const std::string& name) { flags->fake = formats.at(name); },
+          "Round the experts to this format and keep them in BF16, to see with `model eval --against` what "
+          "it "
+          "costs in quality")
+      ->check(CLI::IsMember(formats));
   add_model_output_flags(verb, flags->target);
   verb.callback([flags, &exit_code] {
     quantize(*flags);

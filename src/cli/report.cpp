@@ -2,9 +2,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "cli/output_flags.h"
 #include "cli/report_context.h"
@@ -13,13 +21,14 @@
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
 #include "core/exit_code.h"
+#include "report/metrics_page.h"
 #include "report/report.h"
 
 namespace fathom::cli {
 namespace {
 
 struct ReportFlags {
-  std::string run, artifacts = "artifacts", out, metrics;
+  std::string run, artifacts = "artifacts", out, metrics, page;
   bool index = false;
   OutputFlags outputs;
 };
@@ -36,10 +45,50 @@ nlohmann::json rows_json(const Table& table) {
   return {{"schema", "fathom.metrics_table/1"}, {"metrics", rows}};
 }
 
+// The metrics of a served model, in the order in which a page shows them.
+constexpr std::string_view kServingMetrics[] = {"ttft_p50_ns",  "ttft_p95_ns",   "tpot_p50_ns",
+                                                "tpot_p95_ns",  "e2e_p95_ns",    "output_tokens_per_s",
+                                                "memory_bytes", "peak_kv_pages", "router_imbalance"};
+
+// `rows` as metrics_table() gives them.
+std::vector<report::MetricBars> serving_bars(const std::vector<std::vector<std::string>>& rows) {
+  std::map<std::tuple<std::string, std::string, size_t>, report::MetricBars> charts;
+  for (const auto& row : rows) {
+    const std::string &experiment = row[0], &variant = row[1], &kind = row[2], &at = row[3], &metric = row[4];
+    const auto* const known = std::ranges::find(kServingMetrics, metric);
+    if (known == std::end(kServingMetrics)) continue;
+    auto& chart      = charts[{experiment, at, static_cast<size_t>(known - std::begin(kServingMetrics))}];
+    chart.experiment = experiment, chart.at = at, chart.metric = metric;
+    chart.higher_is_better = row[6] == "higher";
+    const auto place       = kind == "baseline" ? chart.bars.begin() : chart.bars.end();
+    chart.bars.insert(place, {variant, std::stod(row[5]), kind == "baseline"});
+  }
+  std::vector<report::MetricBars> out;
+  for (auto& [key, chart] : charts) out.push_back(std::move(chart));
+  return out;
+}
+
+void write_metrics_page(const ReportFlags& flags, const Table& table) {
+  const auto charts = serving_bars(table.rows);
+  if (charts.empty())
+    throw UsageError(
+        fmt::format("no metrics.json below {} has TTFT, throughput or memory: run an experiment that "
+                    "serves, such as ch15:monolithic_engine",
+                    flags.metrics));
+  write_file_atomically(flags.page, report::metrics_page("Metrics of " + flags.metrics, charts));
+  fmt::print("{}\n", flags.page);
+}
+
 int report(const ReportFlags& flags) {
+  if (!flags.page.empty() && flags.metrics.empty())
+    throw UsageError("--page shows what --metrics found: name a folder with --metrics");
   if (!flags.metrics.empty()) {
     const Table table = metrics_table(flags.metrics);
-    const auto same   = [&] { return table; };
+    if (!flags.page.empty()) {
+      write_metrics_page(flags, table);
+      return kExitOk;
+    }
+    const auto same = [&] { return table; };
     if (!write_outputs(flags.outputs, {[&] { return rows_json(table); }, same, same}))
       fmt::print("{}", to_text(table));
     return kExitOk;
@@ -70,6 +119,8 @@ void add_report(CLI::App& app, int& exit_code) {
   verb.add_flag("--index", flags->index, "Only write the logbook of all runs");
   verb.add_option("--metrics", flags->metrics,
                   "Show every metrics.json below this folder as one table instead");
+  verb.add_option("--page", flags->page,
+                  "Write TTFT, TPOT, throughput, memory and router imbalance of --metrics as a page of bars");
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = report(*flags); });
 }

@@ -69,11 +69,11 @@ std::string point_text(const json& at) {
 void add_metrics(const json& file, Table& table) {
   const std::string experiment = file.value("experiment", ""), variant = file.value("variant", "");
   for (const json& point : file.value("points", json::array())) {
-    const std::string at = point_text(point.value("at", json::object()));
-    const auto add       = [&](const std::string& name, const json& value, const std::string& better) {
+    const std::string at = point_text(point.value("at", json::object())), kind = point.value("kind", "");
+    const auto add = [&](const std::string& name, const json& value, const std::string& better) {
       if (value.is_number())
         table.rows.push_back(
-                  {experiment, variant, at, name, fmt::format("{:.6g}", value.get<double>()), better});
+            {experiment, variant, kind, at, name, fmt::format("{:.6g}", value.get<double>()), better});
     };
     const auto part = [&](const char* field, const char* name) {
       const auto found = point.find(field);
@@ -160,9 +160,14 @@ FoundRun find_run(const std::string& given, const std::string& artifacts) {
 }
 
 Table metrics_table(const std::string& folder) {
-  Table table{
-      .columns = {{"experiment", false, false}, {"variant"}, {"at"}, {"metric"}, {"value", true}, {"better"}},
-      .rows    = {}};
+  Table table{.columns = {{"experiment", false, false},
+                          {"variant"},
+                          {"kind"},
+                          {"at"},
+                          {"metric"},
+                          {"value", true},
+                          {"better"}},
+              .rows    = {}};
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;

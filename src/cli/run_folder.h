@@ -40,7 +40,8 @@ struct FoundRun {
 // `given` is a folder or a results.json; empty means the newest run under `artifacts`. Throws UsageError.
 FoundRun find_run(const std::string& given, const std::string& artifacts);
 
-// Every metric of every metrics.json below `folder`: experiment, variant, point, metric, value, better.
+// Every metric of every metrics.json below `folder`: experiment, variant, its kind, point, metric, value,
+// better. Throws UsageError where there is none, or one is broken.
 Table metrics_table(const std::string& folder);
 
 }  // namespace fathom::cli

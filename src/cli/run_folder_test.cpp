@@ -76,9 +76,10 @@ TEST_F(RunFolderTest, MetricsOfAFolderBecomeOneTable) {
   write_run(artifacts_, folder, run(2000));
   const Table table = metrics_table(folder);
   ASSERT_EQ(table.rows.size(), 3u);
-  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"ch07/x", "tiled", "n=64", "time_ns", "2000", "lower"}));
-  EXPECT_EQ(table.rows[2],
-            (std::vector<std::string>{"ch07/x", "tiled", "n=64", "bytes_per_s", "5e+09", "higher"}));
+  EXPECT_EQ(table.rows[0],
+            (std::vector<std::string>{"ch07/x", "tiled", "optimized", "n=64", "time_ns", "2000", "lower"}));
+  EXPECT_EQ(table.rows[2], (std::vector<std::string>{"ch07/x", "tiled", "optimized", "n=64", "bytes_per_s",
+                                                     "5e+09", "higher"}));
   std::ofstream(folder + "/ch07/x/tiled/metrics.json") << "{\"points\": 3}";
   EXPECT_THROW(metrics_table(folder), UsageError);
   std::ofstream(folder + "/ch07/x/tiled/metrics.json") << "{\"points\": ";

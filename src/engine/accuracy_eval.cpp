@@ -29,7 +29,16 @@ std::string final_text(const model::Checkpoint& checkpoint, std::span<const Toke
   return text;
 }
 
-Result<std::vector<TokenId>> prompt_of(const model::Checkpoint& checkpoint, const std::string& question) {
+}  // namespace
+
+Status can_be_evaluated(const model::Checkpoint& checkpoint) {
+  if (checkpoint.tokenizer && checkpoint.harmony) return Ok{};
+  return Error{checkpoint.tensors.path() +
+               ": an evaluation needs a tokenizer.json with harmony's control tokens beside it"};
+}
+
+Result<std::vector<TokenId>> evaluation_prompt(const model::Checkpoint& checkpoint,
+                                               const std::string& question) {
   std::vector<model::HarmonyMessage> messages;
   if (!checkpoint.system_prompt.empty())
     messages.push_back({.role = "system", .content = checkpoint.system_prompt});
@@ -39,6 +48,8 @@ Result<std::vector<TokenId>> prompt_of(const model::Checkpoint& checkpoint, cons
     return Error{"the case '" + question + "' fills the context of an evaluation: make it shorter"};
   return prompt;
 }
+
+namespace {
 
 // Greedy answers, each with the token that ended it.
 Result<std::vector<std::vector<TokenId>>> greedy(Engine& engine, std::vector<std::vector<TokenId>> prompts) {
@@ -97,9 +108,7 @@ Result<AccuracyReport> evaluate_accuracy(Engine& engine, const model::TaskGramma
                                          uint64_t seed,
                                          const std::function<void(int64_t done, int64_t total)>& progress) {
   const model::Checkpoint& checkpoint = engine.checkpoint();
-  if (!checkpoint.tokenizer || !checkpoint.harmony)
-    return Error{checkpoint.tensors.path() +
-                 ": an evaluation needs a tokenizer.json with harmony's control tokens beside it"};
+  if (const Status can = can_be_evaluated(checkpoint); !can) return can.error();
   AccuracyReport evaluation;
   std::vector<std::vector<model::TaskCase>> cases;
   int64_t total = 0, done = 0;
@@ -116,7 +125,7 @@ Result<AccuracyReport> evaluate_accuracy(Engine& engine, const model::TaskGramma
       const auto piece = std::span(cases[t]).subspan(from, std::min(kQueued, cases[t].size() - from));
       std::vector<std::vector<TokenId>> prompts;
       for (const model::TaskCase& one : piece) {
-        auto prompt = prompt_of(checkpoint, one.prompt);
+        auto prompt = evaluation_prompt(checkpoint, one.prompt);
         if (!prompt) return prompt.error();
         evaluation.prompt_tokens += static_cast<int64_t>(prompt->size());
         prompts.push_back(std::move(prompt).value());
@@ -124,9 +133,10 @@ Result<AccuracyReport> evaluate_accuracy(Engine& engine, const model::TaskGramma
       auto answers = greedy(engine, std::move(prompts));
       if (!answers) return answers.error();
       for (size_t i = 0; i < piece.size(); ++i) {
-        const auto& answer = (*answers)[i];
+        auto& answer = (*answers)[i];
         evaluation.answer_tokens += static_cast<int64_t>(answer.size());
         evaluation.tasks[t].correct.push_back(final_text(checkpoint, answer) == piece[i].answer);
+        evaluation.tasks[t].answers.push_back(std::move(answer));
       }
       done += static_cast<int64_t>(piece.size());
       if (progress) progress(done, total);
@@ -146,6 +156,26 @@ DiscordantPairs discordant_pairs(const TaskAccuracy& first, const TaskAccuracy& 
     count.only_second += !first.correct[i] && second.correct[i];
   }
   return count;
+}
+
+GreedyAgreement greedy_agreement(const AccuracyReport& reference, const AccuracyReport& other) {
+  FATHOM_EXPECT(reference.tasks.size() == other.tasks.size(), "the two models have met different tasks");
+  GreedyAgreement found;
+  for (size_t t = 0; t < reference.tasks.size(); ++t) {
+    const auto &a = reference.tasks[t].answers, &b = other.tasks[t].answers;
+    FATHOM_EXPECT(a.size() == b.size(), "the two models have met different cases");
+    for (size_t i = 0; i < a.size(); ++i) {
+      const auto differ = std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end()).first;
+      ++found.answers;
+      found.equal += a[i] == b[i];
+      found.agreed_tokens += static_cast<double>(differ - a[i].begin());
+      found.answer_tokens += static_cast<double>(a[i].size());
+    }
+  }
+  if (found.answers > 0)
+    found.agreed_tokens /= static_cast<double>(found.answers),
+        found.answer_tokens /= static_cast<double>(found.answers);
+  return found;
 }
 
 }  // namespace fathom::engine

@@ -14,14 +14,16 @@ namespace fathom::engine {
 
 struct TaskAccuracy {
   std::string task;
-  std::vector<bool> correct;  // by case
+  std::vector<bool> correct;                         // by case
+  std::vector<std::vector<model::TokenId>> answers;  // by case, greedy, with the token that ended it
 
   double accuracy() const;  // 0 for no cases
 };
 
 struct AccuracyReport {
   std::vector<TaskAccuracy> tasks;
-  std::vector<std::vector<int64_t>> expert_load;  // [layers][E], tokens; empty where the runner counts none
+  // [layers][E], tokens since the engine started; empty where the runner counts none.
+  std::vector<std::vector<int64_t>> expert_load;
   int64_t prompt_tokens = 0, answer_tokens = 0;
 
   double accuracy() const;  // over all cases
@@ -31,6 +33,12 @@ struct AccuracyReport {
 
 // Prompt and answer together; a longer answer counts as wrong.
 inline constexpr int64_t kEvaluationContext = 512;
+
+// The tokens of a conversation that asks for the answer to `question`, and whether the checkpoint has what
+// that needs: a tokenizer with harmony's control tokens.
+Status can_be_evaluated(const model::Checkpoint& checkpoint);
+Result<std::vector<model::TokenId>> evaluation_prompt(const model::Checkpoint& checkpoint,
+                                                      const std::string& question);
 
 // Evaluates `count` held-out cases of each measured task of the grammar, drawn with `seed`. The engine must
 // be idle and have a max_context of at least kEvaluationContext; it is drained. `progress` is called with the
@@ -45,5 +53,13 @@ struct DiscordantPairs {
   int64_t only_first = 0, only_second = 0;
 };
 DiscordantPairs discordant_pairs(const TaskAccuracy& first, const TaskAccuracy& second);
+
+// How far the greedy answers of two models are the same, token by token.
+struct GreedyAgreement {
+  int64_t answers = 0, equal = 0;
+  // Means over the answers: the tokens before the first that differs, and those of the reference's answer.
+  double agreed_tokens = 0, answer_tokens = 0;
+};
+GreedyAgreement greedy_agreement(const AccuracyReport& reference, const AccuracyReport& other);
 
 }  // namespace fathom::engine

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "cuda/device_id.h"
+#include "engine/step_record.h"
 
 namespace fathom::engine {
 
@@ -23,6 +24,9 @@ struct EngineConfig {
   // of bf16 in the same memory.
   enum class KvDtype { automatic, bf16, fp8 };
   KvDtype kv_dtype = KvDtype::automatic;
+  // On CPUs: keys and values are rounded as kv_dtype holds them on a GPU, and kept in fp32. It saves no
+  // memory; it shows what the format costs in quality (`fathom model eval`).
+  bool emulate_kv_dtype = false;
 
   bool gpu          = false;  // run on the GPU `device`; kv_tokens = 0 then means all that fits
   DeviceId device   = {};     // holds weights, KV cache, stream and graphs
@@ -66,6 +70,8 @@ struct EngineConfig {
 
   // Called while weights are copied to the GPU: bytes done, bytes in total.
   std::function<void(int64_t done, int64_t total)> loading = {};
+  // Called after every step, on the engine's thread. It must not throw or block.
+  std::function<void(const StepRecord&)> on_step = {};
 
   // Defaults for this process's GPU.
   static EngineConfig on_gpu() {

@@ -9,7 +9,9 @@
 
 #include "core/cpus.h"
 #include "core/expect.h"
+#include "cuda/nvtx_range.h"
 #include "engine/rejection_sampler.h"
+#include "model/kv_rounding.h"
 #include "model/ops.h"
 
 namespace fathom::engine {
@@ -23,6 +25,12 @@ double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+const model::Ops& ops_of(const EngineConfig& config) {
+  using enum EngineConfig::KvDtype;
+  if (config.kv_dtype == automatic) return model::cpu_ops();
+  return model::cpu_ops_rounding_kv(config.kv_dtype == fp8 ? model::KvFormat::fp8 : model::KvFormat::bf16);
+}
+
 }  // namespace
 
 CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
@@ -32,16 +40,21 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       max_logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
       page_size_(config.page_size),
       threads_(config.threads > 0 ? config.threads : host_threads()),
-      model_(checkpoint.config, checkpoint.weights, model::cpu_ops(), max_rows_, max_logit_rows_, threads_),
+      model_(checkpoint.config, checkpoint.weights, ops_of(config), max_rows_, max_logit_rows_, threads_),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),
       logits_(max_logit_rows_ * vocab_size_) {
+  for (const auto& [name, tensor] : checkpoint.tensors.tensors())
+    memory_.weights += static_cast<int64_t>(tensor.bytes.size());
+  memory_.workspace = model_.workspace_bytes() + logits_.size() * int64_t{sizeof(float)};
   for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
     for (const auto& half :
-         {kv_.layer(static_cast<int64_t>(l)).keys, kv_.layer(static_cast<int64_t>(l)).values})
+         {kv_.layer(static_cast<int64_t>(l)).keys, kv_.layer(static_cast<int64_t>(l)).values}) {
+      memory_.kv_cache += half.size() * int64_t{sizeof(float)};
       threads_.parallel_for(half.size(), 1 << 16, [&](int64_t begin, int64_t end) {
         std::memset(half.data() + begin, 0, static_cast<size_t>(end - begin) * sizeof(float));
       });
+    }
   if (config.async_scheduling) worker_ = std::thread([this] { work(); });
 }
 
@@ -156,6 +169,7 @@ CpuRunner::MicroBatch CpuRunner::next_micro_batch(const MicroBatch& before) cons
 }
 
 void CpuRunner::forward(const MicroBatch& batch) {
+  const NvtxRange range("forward");
   first_row_.assign(1, 0);
   for (int64_t e = 0; e < batch.sequences; ++e) {
     const int64_t end = first_row_of_sequence_[batch.first_sequence + static_cast<size_t>(e) + 1];
@@ -176,6 +190,7 @@ void CpuRunner::forward(const MicroBatch& batch) {
 }
 
 void CpuRunner::sample(const MicroBatch& micro) {
+  const NvtxRange range("sample");
   std::vector<SequenceLogits> batch;
   std::vector<int32_t> rows;
   const auto flush = [&] {

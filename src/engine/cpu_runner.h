@@ -34,6 +34,7 @@ class CpuRunner final : public ModelRunner {
   std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override;
   std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
+  MemoryUse memory() const override { return memory_; }
   View<const int64_t, 2> expert_load() const override { return model_.expert_load(); }
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
@@ -59,6 +60,7 @@ class CpuRunner final : public ModelRunner {
   model::KvCache kv_;
   std::vector<Sampler> samplers_;  // one for each thread
   Buffer<float> logits_;
+  MemoryUse memory_;
 
   // The step in flight.
   const SchedulerOutput* step_ = nullptr;

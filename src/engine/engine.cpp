@@ -6,7 +6,9 @@
 #include <random>
 
 #include "core/expect.h"
+#include "cuda/nvtx_range.h"
 #include "engine/resolve_config.h"
+#include "engine/router_imbalance.h"
 
 namespace fathom::engine {
 namespace {
@@ -62,7 +64,8 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
       scheduler_(config, blocks_),
       runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})) {
   stats_.pages = counters_.pages = blocks_.pages();
-  thread_                        = std::thread([this] { loop(); });
+  stats_.memory = counters_.memory = runner_->memory();
+  thread_                          = std::thread([this] { loop(); });
 }
 
 Engine::~Engine() {
@@ -158,28 +161,65 @@ void Engine::loop() {
     if (!in_flight.empty()) {
       if (async) {
         const TimePoint start = Clock::now();
-        next                  = scheduler_.schedule();
+        next                  = schedule();
         counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
         overlapped = !next.empty() && runner_->can_overlap(next);
-        if (overlapped) runner_->execute_model(next);
+        if (overlapped) execute(next);
       }
-      auto outputs          = runner_->get_output(in_flight);
+      auto outputs          = get_output(in_flight);
       const TimePoint start = Clock::now();
       process_output(in_flight, std::move(outputs));
       finish_cancelled();
       drop_finished(next, overlapped);
-      if (!async) next = scheduler_.schedule();
+      if (!async) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {
       finish_cancelled();
-      next = scheduler_.schedule();
+      next = schedule();
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");
     }
     in_flight = std::move(next);
-    if (!in_flight.empty() && !overlapped) runner_->execute_model(in_flight);
+    if (!in_flight.empty() && !overlapped) execute(in_flight);
     update_stats(in_flight);
     notify_listeners();
   }
+}
+
+SchedulerOutput Engine::schedule() {
+  const NvtxRange range("schedule");
+  return scheduler_.schedule();
+}
+
+// Launches a step; with a log, notes what is in it, because sequences may be gone when it is done.
+void Engine::execute(const SchedulerOutput& step) {
+  StepRecord record{.launched = Clock::now()};
+  for (const ScheduledSequence& scheduled : step.sequences) {
+    const int64_t prompt = scheduled.sequence->num_prompt_tokens() - scheduled.first;
+    record.prompt_rows += std::clamp<int64_t>(prompt, 0, scheduled.rows);
+    record.decodes += prompt <= 0;
+  }
+  if (config_.on_step) steps_in_flight_.push_back(record);
+  const NvtxRange range(record.prompt_rows > 0 ? "prefill" : "decode");
+  runner_->execute_model(step);
+}
+
+std::vector<SequenceOutput> Engine::get_output(const SchedulerOutput& step) {
+  const NvtxRange range("wait");
+  auto outputs = runner_->get_output(step);
+  if (!config_.on_step) return outputs;
+  StepRecord record = steps_in_flight_.front();
+  steps_in_flight_.pop_front();
+  record.done = Clock::now();
+  for (const SequenceOutput& output : outputs) record.tokens += static_cast<int64_t>(output.tokens.size());
+  const View<const int64_t, 2> load = runner_->expert_load();
+  const std::vector<int64_t> now(load.data(), load.data() + load.size());
+  last_expert_load_.resize(now.size());
+  for (size_t i = 0; i < now.size(); ++i) last_expert_load_[i] = now[i] - last_expert_load_[i];
+  record.router_imbalance =
+      router_imbalance(View<const int64_t, 2>(last_expert_load_.data(), {load.extent(0), load.extent(1)}));
+  last_expert_load_ = now;
+  config_.on_step(record);
+  return outputs;
 }
 
 // The pages of a finished sequence are free although an overlapped step still writes to them: any step that
@@ -224,6 +264,7 @@ void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> o
   counters_.sample_s        = runner_->sample_s();
   counters_.graphs          = runner_->graphs();
   counters_.graph_fallbacks = runner_->graph_fallbacks();
+  if (const auto imbalance = router_imbalance(runner_->expert_load())) counters_.router_imbalance = imbalance;
   for (size_t e = 0; e < step.sequences.size(); ++e)
     if (step.sequences[e].sequence) process_output(step.sequences[e], outputs[e]);
 }
@@ -277,6 +318,7 @@ void Engine::finish(Sequence& sequence, FinishReason reason, std::vector<Sampled
 }
 
 void Engine::notify_listeners() {
+  const NvtxRange range("notify");
   int64_t ended = 0;
   for (const Notification& notification : notifications_) {
     const Sequence& sequence = *notification.sequence;

@@ -5,6 +5,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -79,6 +80,9 @@ class Engine final : public Generator {
   std::optional<Refusal> refusal(const Request& request) const;
   void loop();
   bool receive_requests(bool in_flight);
+  SchedulerOutput schedule();
+  void execute(const SchedulerOutput& step);
+  std::vector<SequenceOutput> get_output(const SchedulerOutput& step);
   void process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
   void process_output(const ScheduledSequence& scheduled, SequenceOutput& output);
   void finish_cancelled();
@@ -100,6 +104,8 @@ class Engine final : public Generator {
   std::vector<Cancellation> cancels_;
   std::vector<Notification> notifications_;
   GeneratorStats counters_;
+  std::deque<StepRecord> steps_in_flight_;  // for config_.on_step
+  std::vector<int64_t> last_expert_load_;   // before the latest step, for its record
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/router_imbalance.h"
 #include "model/prompt_logits.h"
 #include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
@@ -223,6 +225,70 @@ TEST_F(EngineTest, CountTheExpertsOfEveryToken) {
     int64_t total = 0;
     for (int64_t e = 0; e < load.extent(1); ++e) total += load(l, e);
     EXPECT_EQ(total, (9 + 9) * 4) << l;
+  }
+}
+
+TEST_F(EngineTest, SayWhatMemoryTheyKeep) {
+  const EngineConfig config{.threads = 1, .max_context = 64, .kv_tokens = 1024, .step_tokens = 64};
+  const MemoryUse use = engine(config)->stats().memory;
+  // The checkpoint is one file: its header, then the weights.
+  const auto file = static_cast<int64_t>(std::filesystem::file_size(folder_->path() / "model.safetensors"));
+  EXPECT_LE(use.weights, file);
+  EXPECT_GT(use.weights, file - file / 10);
+  EXPECT_EQ(use.total(), use.weights + use.kv_cache + use.workspace);
+
+  // Keys and values in fp32, for as many tokens as asked for in layers of full attention.
+  const model::Config& c = checkpoint_->config;
+  const auto full =
+      static_cast<int64_t>(std::count(c.layers.begin(), c.layers.end(), model::Attention::full));
+  const int64_t token = 2 * c.num_key_value_heads * c.head_dim * int64_t{sizeof(float)};
+  EXPECT_GE(use.kv_cache, full * 1024 * token);
+  EXPECT_LE(use.kv_cache, c.num_hidden_layers * 1024 * token);
+
+  // Twice the rows of a step need more of every activation: at least the residual stream.
+  EngineConfig wider   = config;
+  wider.step_tokens    = 128;
+  const MemoryUse more = engine(wider)->stats().memory;
+  EXPECT_EQ(more.weights, use.weights);
+  EXPECT_EQ(more.kv_cache, use.kv_cache);
+  EXPECT_GE(more.workspace - use.workspace, 64 * c.hidden_size * int64_t{sizeof(float)});
+}
+
+// In any order of scheduling, the records add up to what the requests asked for.
+TEST_F(EngineTest, RecordEveryStep) {
+  for (const bool async : {false, true}) {
+    std::vector<StepRecord> steps;
+    EngineConfig config{.threads = 1, .max_context = 64, .step_tokens = 16, .async_scheduling = async};
+    config.on_step = [&](const StepRecord& step) { steps.push_back(step); };
+    Answers answers;
+    auto running           = engine(config);
+    const Question asked[] = {{.prompt = std::vector<TokenId>(40, 7), .max_tokens = 5},
+                              {.prompt = {1, 2, 3}, .max_tokens = 9}};
+    for (int q = 0; q < 2; ++q)
+      ASSERT_TRUE(
+          std::holds_alternative<RequestId>(running->submit(asked[q].request(), answers.listener(q))));
+    ASSERT_TRUE(answers.wait_for_ends(2));
+    ASSERT_TRUE(running->drain(300s));
+    const GeneratorStats stats = running->stats();
+    ASSERT_EQ(static_cast<int64_t>(steps.size()), stats.steps);
+    StepRecord sum;
+    const auto experts = static_cast<double>(checkpoint_->config.num_local_experts);
+    for (const StepRecord& step : steps) {
+      EXPECT_LT(step.launched, step.done);
+      EXPECT_LE(step.prompt_rows, 16);
+      sum.prompt_rows += step.prompt_rows, sum.decodes += step.decodes, sum.tokens += step.tokens;
+      ASSERT_TRUE(step.router_imbalance);
+      // A token goes to 4 experts, so none has more than a fourth of a layer's load.
+      EXPECT_GE(*step.router_imbalance, 1);
+      EXPECT_LE(*step.router_imbalance, experts / 4);
+    }
+    EXPECT_EQ(sum.prompt_rows, 40 + 3);
+    EXPECT_EQ(sum.tokens, 5 + 9);
+    EXPECT_EQ(sum.decodes, 4 + 8);  // a prompt's last rows sample the first token
+    // One row meets 4 experts once each.
+    EXPECT_EQ(steps.back().router_imbalance, experts / 4);
+    EXPECT_EQ(stats.router_imbalance, router_imbalance(running->expert_load()));
+    EXPECT_LT(*stats.router_imbalance, experts / 4);
   }
 }
 

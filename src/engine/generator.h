@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/constraint.h"
+#include "engine/memory_use.h"
 #include "engine/sampler.h"
 #include "model/tokenizer.h"
 
@@ -89,6 +90,10 @@ struct GeneratorStats {
   std::array<int64_t, 16> accepted_at{};               // accepted draft tokens, by position in the draft
   std::array<int64_t, kFinishReasons> finished{};      // requests, by reason
   double schedule_s = 0, forward_s = 0, sample_s = 0;  // the engine's time by phase
+  MemoryUse memory;                                    // of several replicas the sum
+  // Of all tokens so far (router_imbalance.h), of the most uneven replica. None where the router does not
+  // count, as on a GPU, and before the first token.
+  std::optional<double> router_imbalance;
 };
 
 class Generator {

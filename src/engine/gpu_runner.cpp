@@ -12,6 +12,7 @@
 #include "core/expect.h"
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
+#include "cuda/nvtx_range.h"
 #include "engine/rejection_sampler.h"
 #include "kernels/sampling/sample.h"
 
@@ -122,6 +123,7 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       options_(batch_options(config)),
       max_rows_(max_rows_of(config)),
       max_sampled_rows_(max_sampled_rows_of(config)),
+      pages_(pages),
       device_(device(config.device)),
       threads_(config.threads > 0 ? config.threads : host_threads()),
       weights_(checkpoint.config, checkpoint.weights, device_, threads_, config.loading),
@@ -162,6 +164,16 @@ std::string GpuRunner::device_name() const {
   cudaDeviceProp properties{};
   FATHOM_CUDA(cudaGetDeviceProperties(&properties, device_.id().ordinal));
   return properties.name;
+}
+
+MemoryUse GpuRunner::memory() const {
+  const int64_t page = model::GpuKvCache::page_bytes(model_config_, kv_format_of(config_));
+  MemoryUse use{.weights   = model::GpuWeights::bytes(model_config_),
+                .workspace = model::GptOssGpu::bytes(model_config_, max_rows_, max_sampled_rows_) +
+                             input_.bytes() + sampled_.bytes()};
+  for (const model::Attention kind : model_config_.layers)
+    use.kv_cache += page * pages_[kind == model::Attention::sliding ? kWindow : kFull];
+  return use;
 }
 
 bool GpuRunner::can_overlap(const SchedulerOutput& step) const {
@@ -272,6 +284,7 @@ void GpuRunner::forward(const GpuBatchShape& shape, int64_t first_sampled) {
 
 void GpuRunner::sample(const GpuBatchShape& shape, int64_t first_sampled) {
   if (shape.sampled_rows == 0) return;
+  const NvtxRange range("sample");
   const StreamRef stream    = device_.stream();
   const GpuInputBatch input = device_input(shape);
   kernels::sample_tokens(model_.logits(input.logits_rows, first_sampled, stream), input.sampling,
@@ -322,6 +335,7 @@ std::vector<SequenceOutput> GpuRunner::get_output(const SchedulerOutput& step) {
 // No step overlaps a step with host sampling, so its logits are still in device memory.
 void GpuRunner::sample_on_host(const SchedulerOutput& step, const StepInFlight& in_flight,
                                std::vector<SequenceOutput>& outputs) {
+  const NvtxRange range("sample");
   const auto start    = std::chrono::steady_clock::now();
   const int64_t vocab = model_config_.vocab_size;
   std::vector<SequenceLogits> batch;

@@ -42,6 +42,7 @@ class GpuRunner final : public ModelRunner {
   std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override;
   std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
+  MemoryUse memory() const override;
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
   int64_t graphs() const override { return graphs_.captured(); }
@@ -82,6 +83,7 @@ class GpuRunner final : public ModelRunner {
   const EngineConfig config_;
   const GpuBatchOptions options_;
   const int64_t max_rows_, max_sampled_rows_;
+  const std::array<int64_t, kKvKinds> pages_;
   Device& device_;
   ThreadPool threads_;
   const model::GpuWeights weights_;

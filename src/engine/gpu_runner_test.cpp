@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -272,6 +273,51 @@ TEST_F(EngineOnGpu, RefusesConfigurationsThatDoNotFit) {
   const auto little = Engine::start(*checkpoint_, config);
   ASSERT_FALSE(little);
   EXPECT_NE(little.error().message.find("--gpu-memory-utilization"), std::string::npos);
+}
+
+TEST_F(EngineOnGpu, SaysWhatMemoryItKeeps) {
+  const model::Config& c = checkpoint_->config;
+  EngineConfig config    = on_gpu();
+  const MemoryUse bf16   = engine(config)->stats().memory;
+  config.kv_dtype        = EngineConfig::KvDtype::fp8;
+  const MemoryUse fp8    = engine(config)->stats().memory;
+  EXPECT_EQ(fp8.weights, bf16.weights);
+  EXPECT_EQ(fp8.workspace, bf16.workspace);
+  // Packed heads have 64 dimensions; a code of FP8 has a byte, and 16 codes share another.
+  const int64_t token = c.num_key_value_heads * 2 * 64 * 2;
+  const auto full =
+      static_cast<int64_t>(std::count(c.layers.begin(), c.layers.end(), model::Attention::full));
+  EXPECT_GE(bf16.kv_cache, full * config.kv_tokens * token);
+  EXPECT_LE(bf16.kv_cache, c.num_hidden_layers * config.kv_tokens * token);
+  EXPECT_DOUBLE_EQ(static_cast<double>(bf16.kv_cache) / static_cast<double>(fp8.kv_cache), 32.0 / 17);
+  int64_t checkpoint = 0;
+  for (const auto& [name, tensor] : checkpoint_->tensors.tensors())
+    checkpoint += static_cast<int64_t>(tensor.bytes.size());
+  EXPECT_GE(bf16.weights, checkpoint);  // tiles are filled up with zeros
+  EXPECT_GE(bf16.workspace, config.max_sequences * c.vocab_size * int64_t{sizeof(float)});  // logits
+}
+
+// Steps overlap on a GPU, so a step may still have rows of a sequence that has just finished.
+TEST_F(EngineOnGpu, RecordsEveryStep) {
+  const auto requests = prompts(20, 16);
+  std::vector<StepRecord> steps;
+  EngineConfig config = on_gpu();
+  config.prefix_cache = false;
+  config.on_step      = [&](const StepRecord& step) { steps.push_back(step); };
+  auto running        = engine(config);
+  answers(*running, requests);
+  const int64_t generated = running->stats().generated_tokens;
+  running.reset();  // the last step may still be in flight
+  int64_t rows = 0, tokens = 0, prompt_tokens = 0;
+  for (const StepRecord& step : steps) {
+    EXPECT_LT(step.launched, step.done);
+    EXPECT_EQ(step.router_imbalance, std::nullopt);
+    rows += step.prompt_rows, tokens += step.tokens;
+  }
+  for (const Request& request : requests) prompt_tokens += static_cast<int64_t>(request.prompt.size());
+  EXPECT_EQ(rows, prompt_tokens);
+  EXPECT_EQ(generated, 20 * 16);
+  EXPECT_GE(tokens, generated);
 }
 
 // Weights, cache and graphs are on config.device, and two engines of one process do not disturb each other.

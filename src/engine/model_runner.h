@@ -10,6 +10,7 @@
 
 #include "core/view.h"
 #include "engine/config.h"
+#include "engine/memory_use.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "model/checkpoint.h"
@@ -48,6 +49,7 @@ class ModelRunner {
   // For people: "16 threads", "NVIDIA H200".
   virtual std::string device_name() const = 0;
   virtual int threads() const             = 0;
+  virtual MemoryUse memory() const { return {}; }
   // Tokens routed to each expert so far, [layers, E]; empty where the runner does not count them. This and
   // the following: not while a step is in flight.
   virtual View<const int64_t, 2> expert_load() const { return {}; }

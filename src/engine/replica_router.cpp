@@ -157,6 +157,10 @@ GeneratorStats ReplicaRouter::stats() const {
     for (const auto part :
          {&GeneratorStats::schedule_s, &GeneratorStats::forward_s, &GeneratorStats::sample_s})
       sum.*part += one.*part;
+    for (const auto part : {&MemoryUse::weights, &MemoryUse::kv_cache, &MemoryUse::workspace})
+      sum.memory.*part += one.memory.*part;
+    if (one.router_imbalance)
+      sum.router_imbalance = std::max(sum.router_imbalance.value_or(0), *one.router_imbalance);
     for (size_t i = 0; i < sum.steps_by_rows.size(); ++i) sum.steps_by_rows[i] += one.steps_by_rows[i];
     for (size_t i = 0; i < sum.accepted_at.size(); ++i) sum.accepted_at[i] += one.accepted_at[i];
     for (size_t i = 0; i < sum.finished.size(); ++i) sum.finished[i] += one.finished[i];

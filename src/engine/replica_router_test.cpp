@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,6 +33,8 @@ class ByHand final : public Generator {
     GeneratorStats stats{.running = static_cast<int64_t>(listeners.size()), .steps = 10, .forward_s = 0.5};
     stats.finished[1]      = 3;
     stats.steps_by_rows[2] = 7;
+    stats.memory           = {.weights = 100, .kv_cache = 20, .workspace = 3};
+    stats.router_imbalance = imbalance;
     return stats;
   }
   int64_t max_context() const override { return context; }
@@ -57,6 +60,7 @@ class ByHand final : public Generator {
   RequestId last = 100;  // so that its ids differ from the router's
   bool draining = false, full = false;
   int64_t context = 1000;
+  std::optional<double> imbalance;
 };
 
 // Assigns the fields, because g++ 12 reports fields missing from an initialiser as uninitialised.
@@ -223,6 +227,12 @@ TEST(ReplicaRouter, ActsAsOneGenerator) {
   EXPECT_EQ(routed.router->stats().forward_s, 1);
   EXPECT_EQ(routed.router->stats().finished[1], 6);
   EXPECT_EQ(routed.router->stats().steps_by_rows[2], 14);
+  EXPECT_EQ(routed.router->stats().memory.total(), 246);
+  EXPECT_EQ(routed.router->stats().router_imbalance, std::nullopt);
+  routed.at[1]->imbalance = 1.5;
+  EXPECT_EQ(routed.router->stats().router_imbalance, 1.5);
+  routed.at[0]->imbalance = 1.25;
+  EXPECT_EQ(routed.router->stats().router_imbalance, 1.5);
 
   routed.router->cancel(9999);
   routed.at[0]->end(101);

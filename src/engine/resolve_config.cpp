@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/model_runner.h"
+#include "kernels/gemm/packed_weights.h"
 
 namespace fathom::engine {
 namespace {
@@ -49,9 +50,10 @@ Status check(const EngineConfig& c) {
     return Error{fmt::format("draft_tokens is {}, but must be 0 to 15", c.draft_tokens)};
   if (c.gpu && c.page_size != kGpuPageSize)
     return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
-  if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic)
+  if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic && !c.emulate_kv_dtype)
     return Error{
-        "on CPUs keys and values are kept in fp32: --kv-cache-dtype bf16 and fp8 are for --device cuda"};
+        "on CPUs keys and values are kept in fp32: --kv-cache-dtype bf16 and fp8 are for --device cuda "
+        "(`fathom model eval` shows on a CPU what they cost in quality)"};
   if (!(c.gpu_memory > 0 && c.gpu_memory <= 1))
     return Error{fmt::format("gpu_memory is {}, but must be above 0 and at most 1", c.gpu_memory)};
   return Ok{};
@@ -101,6 +103,13 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           static_cast<double>(bytes) * 1e-9, wanted, needed * 1e-9)};
   }
   if (const Status good = check(c); !good) return good.error();
+  const int64_t head_dim = checkpoint.config.head_dim;
+  if (!c.gpu && c.kv_dtype == EngineConfig::KvDtype::fp8 &&
+      (head_dim % 16 != 0 || head_dim > kernels::kHeadDim))
+    return Error{fmt::format(
+        "head_dim is {}, and an FP8 cache has heads of 16, 32, 48 or 64 dimensions: leave --kv-cache-dtype "
+        "at auto or bf16",
+        head_dim)};
   return c;
 }
 

@@ -93,6 +93,16 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
   }
 }
 
+int64_t GptOss::workspace_bytes() const {
+  int64_t bytes = expert_ids_.size() * int64_t{sizeof(int32_t)} + scratch_.size();
+  for (const Buffer<float>* buffer : {&x_, &normed_, &q_, &k_, &v_, &attended_, &rope_table_, &router_logits_,
+                                      &expert_weights_, &gathered_})
+    bytes += buffer->size() * int64_t{sizeof(float)};
+  for (const Layer& layer : layers_)
+    for (const Buffer<bf16>& copy : layer.transposed) bytes += copy.size() * int64_t{sizeof(bf16)};
+  return bytes;
+}
+
 void GptOss::forward(const Batch& batch, const KvCache& kv) {
   const int64_t T = batch.tokens.extent(0);
   FATHOM_EXPECT(T <= max_rows_, "a batch has more rows than the model was made for");

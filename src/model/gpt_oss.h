@@ -39,6 +39,9 @@ class GptOss {
   // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);
 
+  // Memory of activations, scratch and transposed experts.
+  int64_t workspace_bytes() const;
+
   // Rows routed to each expert so far, [layers, E].
   View<const int64_t, 2> expert_load() const {
     return expert_load_.as({config_.num_hidden_layers, config_.num_local_experts});

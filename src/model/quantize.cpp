@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/atomic_file.h"
@@ -99,6 +104,84 @@ TensorSource quantised(const std::string& name, const View<const bf16, 3>& weigh
           .fill    = fill};
 }
 
+// One expert's matrix, [out, in].
+std::vector<float> expert_matrix(const ExpertMatrices& matrices, int64_t e) {
+  if (const auto* packed = std::get_if<Mxfp4Matrices>(&matrices)) {
+    const auto blocks = static_cast<size_t>(packed->scales.extent(1) * packed->scales.extent(2));
+    const auto at     = static_cast<size_t>(e) * blocks;
+    std::vector<float> matrix(blocks * kMxfp4Block);
+    decode_mxfp4({packed->blocks.data() + at * kMxfp4Block / 2, blocks * kMxfp4Block / 2},
+                 {packed->scales.data() + at, blocks}, matrix);
+    return matrix;
+  }
+  const auto& weights = std::get<View<const bf16, 3>>(matrices);
+  const int64_t out = weights.extent(1), in = weights.extent(2);
+  std::vector<float> matrix(static_cast<size_t>(out * in));
+  for (int64_t i = 0; i < in; ++i)  // stored as [in, out]
+    for (int64_t o = 0; o < out; ++o)
+      matrix[static_cast<size_t>(o * in + i)] = static_cast<float>(weights(e, o, i));
+  return matrix;
+}
+
+int64_t block_of(ExpertFormat format) {
+  return format == ExpertFormat::mxfp4 ? kMxfp4Block : format == ExpertFormat::nvfp4 ? kNvfp4Block : 1;
+}
+
+// matrix [out, in], all finite.
+void round_to(ExpertFormat format, std::span<float> matrix, int64_t in) {
+  std::vector<uint8_t> values(matrix.size() / 2),
+      scales(matrix.size() / static_cast<size_t>(block_of(format)));
+  switch (format) {
+    case ExpertFormat::bf16:
+      return;
+    case ExpertFormat::fp8:
+      for (size_t row = 0; row < matrix.size(); row += static_cast<size_t>(in)) {
+        const auto numbers = matrix.subspan(row, static_cast<size_t>(in));
+        float largest      = 0;
+        for (const float x : numbers) largest = std::max(largest, std::fabs(x));
+        const float scale = std::max(largest / fp8_e4m3::max(), std::numeric_limits<float>::min());
+        for (float& x : numbers) x = static_cast<float>(fp8_e4m3(x / scale)) * scale;
+      }
+      return;
+    case ExpertFormat::mxfp4:
+      encode_mxfp4(matrix, values, scales);
+      return decode_mxfp4(values, scales, matrix);
+    case ExpertFormat::nvfp4: {
+      const float scale = nvfp4_tensor_scale(matrix);
+      encode_nvfp4(matrix, scale, values, scales);
+      return decode_nvfp4(values, scales, scale, matrix);
+    }
+  }
+}
+
+// A row is an expert.
+TensorSource fake_quantised(const std::string& name, const ExpertMatrices& matrices, ExpertFormat format,
+                            const std::array<int64_t, 3>& shape, RelativeError& error) {
+  const auto [E, out, in] = shape;
+  const auto fill         = [=, &matrices, &error](int64_t first, int64_t n,
+                                           std::span<const std::span<std::byte>> made) {
+    auto* to = reinterpret_cast<bf16*>(made[0].data());
+    for (int64_t e = first; e < first + n; ++e, to += in * out) {
+      const std::vector<float> weights = expert_matrix(matrices, e);
+      if (!std::ranges::all_of(weights, [](float w) { return std::isfinite(w); }))
+        throw CannotQuantize{fmt::format("tensor '{}' holds an infinity or a NaN in expert {}", name, e)};
+      std::vector<float> rounded = weights;
+      round_to(format, rounded, in);
+      double errors = 0, squares = 0;
+      for (int64_t o = 0; o < out; ++o)
+        for (int64_t i = 0; i < in; ++i) {
+          const auto at   = static_cast<size_t>(o * in + i);
+          const auto kept = bf16(rounded[at]);
+          const double w = weights[at], d = static_cast<float>(kept) - w;
+          to[i * out + o] = kept;
+          errors += d * d, squares += w * w;
+        }
+      error.add(errors, squares);
+    }
+  };
+  return {.tensors = {{name, DType::bf16, {E, in, out}}}, .rows = E, .fill = fill};
+}
+
 TensorSource copied(const std::string& name, const Tensor& tensor) {
   const auto fill = [bytes = tensor.bytes](int64_t first, int64_t n,
                                            std::span<const std::span<std::byte>> out) {
@@ -111,33 +194,25 @@ TensorSource copied(const std::string& name, const Tensor& tensor) {
 
 // The checked input checkpoint.
 struct Source {
+  Config config;
   Safetensors tensors;
   Weights weights;
-  std::string new_config;
+  nlohmann::json config_json;
 };
 
 Result<Source> open_source(const fs::path& folder) {
   const fs::path config_file = folder / "config.json";
   const auto config          = read_config(config_file);
   if (!config) return config.error();
-  if (config->mxfp4_experts)
-    return Error{
-        fmt::format("{}: this checkpoint's experts are MXFP4 already: quantise one with BF16 experts",
-                    config_file.string())};
   auto tensors = Safetensors::open(folder);
   if (!tensors) return tensors.error();
   auto weights = find_weights(*config, *tensors);
   if (!weights) return weights.error();
-
   const auto text = read_text(config_file);
   if (!text) return text.error();
   auto json = parse_strict_json(*text);
   if (!json) return json.error();
-  (*json)["quantization_config"] = mxfp4_quantization();
-  std::string new_config         = json->dump(2) + "\n";
-  // Fails if the experts' widths are not multiples of a block.
-  if (const auto read = parse_config(new_config, config_file.string()); !read) return read.error();
-  return Source{*std::move(tensors), *std::move(weights), std::move(new_config)};
+  return Source{*config, *std::move(tensors), *std::move(weights), *std::move(json)};
 }
 
 Status copy_json_files(const fs::path& from, const fs::path& to) {
@@ -153,6 +228,46 @@ Status copy_json_files(const fs::path& from, const fs::path& to) {
   return Ok{};
 }
 
+Status differ(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;  // a folder that does not exist is a different one
+  if (!fs::equivalent(from, to, ignored)) return Ok{};
+  return Error{fmt::format(
+      "{}: the quantised checkpoint would replace the one it is made of: name another folder", to.string())};
+}
+
+struct Errors {
+  RelativeError gate_up, down;
+};
+
+// Writes `experts`, all tensors of the source but `replaced`, and the source's JSON files with a new config.
+Result<Quantized> write_model(const Source& source, std::vector<TensorSource> experts,
+                              std::span<const std::string> replaced, const Errors& errors,
+                              const fs::path& from, const fs::path& to, ThreadPool& pool,
+                              const WriteProgress& progress) {
+  TensorMap rest = source.tensors.tensors();
+  for (const std::string& name : replaced) rest.erase(name);
+  for (const auto& [name, tensor] : rest) experts.push_back(copied(name, tensor));
+  Quantized quantized;
+  for (const auto& [name, tensor] : source.tensors.tensors())
+    quantized.bytes_read += static_cast<int64_t>(tensor.bytes.size());
+  try {
+    const auto bytes = write_safetensors(to / "model.safetensors", experts, pool, progress);
+    if (!bytes) return bytes.error();
+    quantized.bytes_written = *bytes;
+  } catch (const CannotQuantize& refused) {
+    return Error{
+        fmt::format("{}: {}: no format of few bits has such numbers, fetch the checkpoint again or "
+                    "train it longer",
+                    source.tensors.path(), refused.why)};
+  }
+  if (const auto status = copy_json_files(from, to); !status) return status.error();
+  if (const auto status = write_text_file(to / "config.json", source.config_json.dump(2) + "\n"); !status)
+    return status.error();
+  quantized.gate_up_error = errors.gate_up.rms();
+  quantized.down_error    = errors.down.rms();
+  return quantized;
+}
+
 }  // namespace
 
 nlohmann::json mxfp4_quantization() {
@@ -163,46 +278,64 @@ nlohmann::json mxfp4_quantization() {
 
 Result<Quantized> quantize_model(const fs::path& from, const fs::path& to, ThreadPool& pool,
                                  const WriteProgress& progress) {
-  std::error_code ignored;  // a folder that does not exist is a different one
-  if (fs::equivalent(from, to, ignored))
-    return Error{
-        fmt::format("{}: the quantised checkpoint would replace the one it is made of: name another folder",
-                    to.string())};
+  if (const Status apart = differ(from, to); !apart) return apart.error();
   auto source = open_source(from);
   if (!source) return source.error();
+  const std::string config_file = (from / "config.json").string();
+  if (source->config.mxfp4_experts)
+    return Error{fmt::format(
+        "{}: this checkpoint's experts are MXFP4 already: quantise one with BF16 experts", config_file)};
+  source->config_json["quantization_config"] = mxfp4_quantization();
+  // Fails if the experts' widths are not multiples of a block.
+  if (const auto read = parse_config(source->config_json.dump(), config_file); !read) return read.error();
 
-  RelativeError gate_up, down;
-  TensorMap rest = source->tensors.tensors();
+  Errors errors;
   std::vector<TensorSource> sources;
+  std::vector<std::string> replaced;
   for (size_t l = 0; l < source->weights.layers.size(); ++l) {
     const LayerWeights& layer = source->weights.layers[l];
     const std::string experts = fmt::format("model.layers.{}.mlp.experts.", l);
-    for (const auto& [kind, matrices, error] :
-         {std::tuple("gate_up_proj", &layer.mlp1, &gate_up), std::tuple("down_proj", &layer.mlp2, &down)}) {
+    for (const auto& [kind, matrices, error] : {std::tuple("gate_up_proj", &layer.mlp1, &errors.gate_up),
+                                                std::tuple("down_proj", &layer.mlp2, &errors.down)}) {
       sources.push_back(quantised(experts + kind, std::get<View<const bf16, 3>>(*matrices), *error));
-      rest.erase(experts + kind);
+      replaced.push_back(experts + kind);
     }
   }
-  for (const auto& [name, tensor] : rest) sources.push_back(copied(name, tensor));
+  return write_model(*source, std::move(sources), replaced, errors, from, to, pool, progress);
+}
 
-  Quantized quantized;
-  for (const auto& [name, tensor] : source->tensors.tensors())
-    quantized.bytes_read += static_cast<int64_t>(tensor.bytes.size());
-  try {
-    const auto bytes = write_safetensors(to / "model.safetensors", sources, pool, progress);
-    if (!bytes) return bytes.error();
-    quantized.bytes_written = *bytes;
-  } catch (const CannotQuantize& refused) {
+Result<Quantized> fake_quantize_model(const fs::path& from, const fs::path& to, ExpertFormat format,
+                                      ThreadPool& pool, const WriteProgress& progress) {
+  if (const Status apart = differ(from, to); !apart) return apart.error();
+  auto source = open_source(from);
+  if (!source) return source.error();
+  const Config& config = source->config;
+  if (source->weights.layout == Layout::original)
     return Error{
-        fmt::format("{}: {}: MXFP4 has no such numbers, fetch the checkpoint again or train it longer",
-                    source->tensors.path(), refused.why)};
+        fmt::format("{}: this checkpoint has the names of the `original` folder: give the one with "
+                    "Hugging Face's names",
+                    source->tensors.path())};
+  for (const auto& [name, width] :
+       {std::pair("hidden_size", config.hidden_size), {"intermediate_size", config.intermediate_size}})
+    if (width % block_of(format) != 0)
+      return Error{fmt::format("{}: '{}' is {}, and the format has blocks of {}",
+                               (from / "config.json").string(), name, width, block_of(format))};
+  source->config_json.erase("quantization_config");
+
+  Errors errors;
+  std::vector<TensorSource> sources;
+  std::vector<std::string> replaced;
+  const int64_t E = config.num_local_experts, H = config.hidden_size, I = config.intermediate_size;
+  for (size_t l = 0; l < source->weights.layers.size(); ++l) {
+    const LayerWeights& layer = source->weights.layers[l];
+    const std::string experts = fmt::format("model.layers.{}.mlp.experts.", l);
+    const std::string gate_up = experts + "gate_up_proj", down = experts + "down_proj";
+    sources.push_back(fake_quantised(gate_up, layer.mlp1, format, {E, 2 * I, H}, errors.gate_up));
+    sources.push_back(fake_quantised(down, layer.mlp2, format, {E, H, I}, errors.down));
+    for (const std::string& name : {gate_up, down})
+      replaced.insert(replaced.end(), {name, name + "_blocks", name + "_scales"});
   }
-  if (const auto status = copy_json_files(from, to); !status) return status.error();
-  if (const auto status = write_text_file(to / "config.json", source->new_config); !status)
-    return status.error();
-  quantized.gate_up_error = gate_up.rms();
-  quantized.down_error    = down.rms();
-  return quantized;
+  return write_model(*source, std::move(sources), replaced, errors, from, to, pool, progress);
 }
 
 }  // namespace fathom::model

@@ -1,4 +1,5 @@
-// Quantizes BF16 experts to MXFP4, the format of the published checkpoints.
+// Quantizes BF16 experts to MXFP4, the format of the published checkpoints, or rounds them to another format
+// to see what it costs in quality.
 #pragma once
 
 #include <cstdint>
@@ -26,5 +27,20 @@ struct Quantized {
 // checkpoint, or if an expert's weight is infinite or NaN; then no model is written.
 Result<Quantized> quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
                                  ThreadPool& pool, const WriteProgress& progress = {});
+
+enum class ExpertFormat {
+  bf16,   // not rounded
+  fp8,    // E4M3, an fp32 scale for each output: largest / 448
+  mxfp4,  // blocks of 32 along `in`
+  nvfp4,  // blocks of 16 along `in`, and an fp32 scale for each expert's matrix
+};
+
+// Fake quantization: writes a checkpoint of layout hf_bf16 whose experts' weights are those of `from`
+// (hf_bf16, or hf_mxfp4, which BF16 holds exactly), rounded to `format`. The product of a code and its scales
+// is rounded to BF16 again, by at most 2^-9 of it. Copies the rest and fails as quantize_model() does, and
+// where `in` is no whole number of blocks.
+Result<Quantized> fake_quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                                      ExpertFormat format, ThreadPool& pool,
+                                      const WriteProgress& progress = {});
 
 }  // namespace fathom::model

@@ -16,11 +16,12 @@ namespace {
 std::string run_row(const RunSummary& run) {
   const std::string name = run.label.empty() ? date_text(run.started) : run.label;
   std::string best;
-  for (const auto& [id, variant, ratio] : run.best)
+  for (const auto& [id, variant, ratio, power_w] : run.best)
     best += fmt::format(
         "<span class=\"line\"><b>{}</b> <span class=\"mono\">{}</span> <span "
-        "class=\"small\">{}</span></span>",
-        ratio_text(ratio.median), escape(id), escape(variant));
+        "class=\"small\">{}{}</span></span>",
+        ratio_text(ratio.median), escape(id), escape(variant),
+        power_w ? fmt::format(", {:.0f} W", *power_w) : "");
   return fmt::format(
       "<tbody><tr><th scope=\"row\"><a href=\"{}\">{}</a><span class=\"sub\">{}</span></th><td "
       "class=\"mono\">{}</td>"
@@ -49,8 +50,10 @@ RunSummary summary_of(const RunRecord& run, std::string href) {
     for (const PointRecord& point : experiment.points) {
       const VariantRecord* best = best_of(point);
       if (!best || best->verdict != "FASTER" || (point.aa && point.aa->advisory)) continue;
-      if (!top || best->ratio->median > top->ratio.median)
-        top = {id_at(experiment, point), best->id, *best->ratio};
+      if (top && best->ratio->median <= top->ratio.median) continue;
+      top = {.id = id_at(experiment, point), .variant = best->id, .ratio = *best->ratio, .power_w = {}};
+      if (const auto power = point.noise.find("power_w"); power != point.noise.end())
+        top->power_w = power->second;
     }
     if (top) summary.best.push_back(*top);
   }

@@ -2,6 +2,7 @@
 // phone; and the logbook, a page that lists all runs of an artifacts folder.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RunSummary {
   struct SpeedUp {
     std::string id, variant;  // "ch07/transpose_cpu?n=4096", "tiled"
     lab::Ratio ratio;
+    std::optional<double> power_w;  // of the GPU, the median over the point's samples; none on CPUs
   };
   std::vector<SpeedUp> best;  // at most 3: FASTER, not advisory, one an experiment, highest first
 };

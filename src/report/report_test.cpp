@@ -290,9 +290,11 @@ TEST(Report, ShowsAManifestThatIsNoJsonAsItIs) {
 
 TEST(Index, ListsRunsNewestFirstWithTheirBestSpeedUps) {
   RunRecord older = fixture_run(), newer = fixture_run();
-  older.started            = "2026-01-01T00:00:00Z";
-  older.label              = "older";
-  newer.label              = "newer";
+  older.started = "2026-01-01T00:00:00Z";
+  older.label   = "older";
+  newer.label   = "newer";
+  for (ExperimentRecord& experiment : newer.experiments)
+    for (PointRecord& point : experiment.points) point.noise["power_w"] = 651.7;
   const RunSummary summary = summary_of(newer, "b/report.html");
   ASSERT_EQ(summary.best.size(), 3u);
   EXPECT_GT(summary.best[0].ratio.median, summary.best[1].ratio.median);
@@ -303,6 +305,8 @@ TEST(Index, ListsRunsNewestFirstWithTheirBestSpeedUps) {
   const std::string html = index_html({summary_of(older, "a/report.html"), summary});
   EXPECT_TRUE(is_page(html));
   EXPECT_LT(html.find("b/report.html"), html.find("a/report.html"));
+  // Only the newer run's machine said what it drew.
+  EXPECT_LT(html.rfind("652 W"), html.find("a/report.html"));
   EXPECT_TRUE(holds(html, "href=\"b/report.html#skipped\""));
   EXPECT_TRUE(is_page(index_html({})));
 }

@@ -83,6 +83,8 @@ TEST(Api, Operations) {
   EXPECT_EQ(stats["running"], 3);
   EXPECT_EQ(stats["pages"], 10);
   EXPECT_EQ(stats["model"], "tiny");
+  EXPECT_EQ(stats["memory_bytes"], (Json{{"weights", 100}, {"kv_cache", 20}, {"workspace", 3}}));
+  EXPECT_TRUE(stats.contains("router_imbalance") && stats["router_imbalance"].is_null());
   const Json models = Json::parse(scene.ask("GET", "/v1/models")->text);
   EXPECT_EQ(models["object"], "list");
   EXPECT_EQ(models["data"][0]["id"], "tiny");

@@ -245,6 +245,16 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
   const std::pair<std::string, double> seconds[] = {
       {"schedule", stats.schedule_s}, {"forward", stats.forward_s}, {"sample", stats.sample_s}};
   to.counters<double>({"fathom_engine_seconds"}, "Where the engine's time went.", "part", seconds);
+  const Series memory = {{"weights", stats.memory.weights},
+                         {"kv_cache", stats.memory.kv_cache},
+                         {"workspace", stats.memory.workspace}};
+  to.gauges<int64_t>({"fathom_memory_bytes"},
+                     "Memory that the engine keeps: of the GPU where it runs on one, else of the host.", "of",
+                     memory);
+  if (stats.router_imbalance)
+    to.gauge({"fathom_router_imbalance_ratio"},
+             "Tokens of the most loaded expert over the mean of its layer's, in the most uneven layer.",
+             *stats.router_imbalance);
 
   to.counter({"fathom_drafts", "vllm:spec_decode_num_drafts"}, "Drafts verified.", stats.drafts);
   to.counter({"fathom_drafted_tokens", "vllm:spec_decode_num_draft_tokens"}, "Tokens in them.",

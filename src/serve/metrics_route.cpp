@@ -46,7 +46,13 @@ void stats(const RequestContext& context) {
                {"schedule_s", stats.schedule_s},
                {"forward_s", stats.forward_s},
                {"sample_s", stats.sample_s},
-               {"finished", std::move(finished)}};
+               {"finished", std::move(finished)},
+               {"memory_bytes",
+                {{"weights", stats.memory.weights},
+                 {"kv_cache", stats.memory.kv_cache},
+                 {"workspace", stats.memory.workspace}}},
+               {"router_imbalance", nullptr}};
+  if (stats.router_imbalance) body["router_imbalance"] = *stats.router_imbalance;
   if (const ServeMetrics* counted = context.model->metrics)
     if (const auto ttft = counted->median_time_to_first_token_s()) body["ttft_p50_s"] = *ttft;
   context.respond(body);

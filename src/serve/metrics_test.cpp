@@ -364,7 +364,9 @@ TEST(ServeMetrics, ShowsTheEngine) {
                        .drafts                = 11,
                        .drafted_tokens        = 44,
                        .accepted_tokens       = 22,
-                       .forward_s             = 1.25};
+                       .forward_s             = 1.25,
+                       .memory                = {.weights = 700, .kv_cache = 40, .workspace = 5},
+                       .router_imbalance      = 1.5};
   stats.steps_by_rows                                     = {2, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2};
   stats.accepted_at[1]                                    = 9;
   stats.finished[size_t(engine::FinishReason::stop)]      = 8,
@@ -399,6 +401,10 @@ TEST(ServeMetrics, ShowsTheEngine) {
       {with("fathom_requests_finished_total", R"(finished_reason="abort")"), 2},
       {with("fathom_prompt_tokens_by_source_total", R"(source="local_compute")"), 700},
       {with("fathom_engine_seconds_total", R"(part="forward")"), 1.25},
+      {with("fathom_memory_bytes", R"(of="weights")"), 700},
+      {with("fathom_memory_bytes", R"(of="kv_cache")"), 40},
+      {with("fathom_memory_bytes", R"(of="workspace")"), 5},
+      {with("fathom_router_imbalance_ratio"), 1.5},
       {with("vllm:cache_config_info",
             R"(block_size="16",num_gpu_blocks="400",enable_prefix_caching="False")"),
        1}};
@@ -409,6 +415,11 @@ TEST(ServeMetrics, ShowsTheEngine) {
     const bool misnamed = name == "vllm:iteration_tokens_total";
     EXPECT_EQ(name.ends_with("_total") && !misnamed, type == "counter") << name;
   }
+}
+
+// A GPU's router does not count, and an absent series is no 0.
+TEST(ServeMetrics, AnUncountedRouterHasNoSeries) {
+  EXPECT_FALSE(Scrape(ServeMetrics(tiny()).text({})).samples.contains(with("fathom_router_imbalance_ratio")));
 }
 
 TEST(ServeMetrics, NoPagesAreNoNan) {

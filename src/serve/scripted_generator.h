@@ -27,7 +27,9 @@ class ScriptedGenerator : public engine::Generator {
     return engine::RequestId{100 + sequences.size() - 1};
   }
   void cancel(engine::RequestId id, engine::FinishReason) override { ++sequences.at(id - 100).cancelled; }
-  engine::GeneratorStats stats() const override { return {.running = 3, .pages = 10}; }
+  engine::GeneratorStats stats() const override {
+    return {.running = 3, .pages = 10, .memory = {.weights = 100, .kv_cache = 20, .workspace = 3}};
+  }
   int64_t max_context() const override { return 512; }
   bool drain(std::chrono::nanoseconds) override { return true; }
 

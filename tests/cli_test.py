@@ -66,6 +66,12 @@ class Cli(unittest.TestCase):
         wrong = self.fathom("run", "ch09:matmul_cpu", "-a", "variant=tilde")
         self.assertEqual(wrong.returncode, 5)
         self.assertRegex(wrong.stderr, "variant=tilde: no chosen experiment has it; there are .*tiled")
+        # One rung of a lab's ladder; what this machine lacks is said at once, by type.
+        rung = self.fathom("run", "labs/matmul", "-a", "variant=cluster", "-a", "size=4096", "--artifacts-dir",
+                           self.artifacts, env={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(rung.returncode, 4, rung.stderr)
+        self.assertIn("needs_cuda", rung.stdout)
+        self.assertNotIn("ping_pong", rung.stdout)
 
     def test_an_impossible_axis_value_is_a_usage_error_and_starts_nothing(self):
         for target, axis, allowed in (("ch08:accumulators", "n=-5", "a whole number of at least"),
@@ -109,6 +115,27 @@ class Cli(unittest.TestCase):
         result = self.fathom("run", "ch08:accumulators", "--artifacts-dir", self.artifacts, "--json",
                              env={"FATHOM_QUICK": "1", "FATHOM_REPEAT": "15"})
         self.assertEqual(json.loads(result.stdout)["experiments"][0]["points"][0]["rounds"], 15)
+
+    def test_the_environment_overrides_axes_and_is_kept_without_secrets(self):
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--repeat", "10", "--artifacts-dir", self.artifacts,
+                             env={"FATHOM_AXIS": "n=1000 variant=two_chains", "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+                                  "FATHOM_API_KEY": "do-not-tell", "CUDA_HOME": "/somewhere"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        run = next(path for path in pathlib.Path(self.artifacts).iterdir() if path.is_dir())
+        point = json.loads((run / "results.json").read_text())["experiments"][0]["points"][0]
+        self.assertEqual(point["at"], {"n": 1000})
+        self.assertEqual([variant["id"] for variant in point["variants"]], ["one_chain", "two_chains"])
+        kept = json.loads((run / "manifest.json").read_text())["environment"]
+        self.assertEqual(kept["FATHOM_AXIS"], "n=1000 variant=two_chains")
+        self.assertEqual(kept["CUDA_DEVICE_MAX_CONNECTIONS"], "1")
+        self.assertNotIn("CUDA_HOME", kept)
+        for file in run.rglob("*.*"):
+            self.assertNotIn("do-not-tell", file.read_text(errors="replace"), file)
+        # A flag of the command line comes before the environment.
+        chosen = self.fathom("verify", "ch08:accumulators", "-a", "variant=four_chains",
+                             env={"FATHOM_AXIS": "variant=two_chains"})
+        self.assertIn("four_chains", chosen.stdout)
+        self.assertNotIn("two_chains", chosen.stdout)
 
     def test_verify_times_nothing(self):
         result = self.fathom("verify", "ch08:simd_dot")

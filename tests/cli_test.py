@@ -137,6 +137,22 @@ class Cli(unittest.TestCase):
         self.assertIn("four_chains", chosen.stdout)
         self.assertNotIn("two_chains", chosen.stdout)
 
+    def test_a_cold_start_tells_the_first_use_apart(self):
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--cold-start", "--repeat", "3", "--json",
+                             "--artifacts-dir", os.path.join(self.folder.name, "kept", "here"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        point = json.loads(result.stdout)["experiments"][0]["points"][0]
+        self.assertEqual((point["cache"], point["rounds"]), ("cold_process", 3))
+        for variant in point["variants"]:
+            self.assertEqual(len(variant["samples_ns"]), 3)
+            for part in ("process_start_ns", "inputs_ns", "later_call_ns"):
+                self.assertGreater(variant["metrics"][part]["value"], 0)
+        self.assertEqual(len(list(pathlib.Path(self.folder.name).glob("kept/here/*/results.json"))), 1)
+        self.assertFalse(pathlib.Path(self.artifacts).exists())
+        shown = self.fathom("run", "ch08:accumulators", "--quick", "--cold-start", "--repeat", "3", "--artifacts-dir",
+                            self.artifacts).stdout
+        self.assertRegex(shown, r"variant +process +inputs +prepare +first call +later calls")
+
     def test_verify_times_nothing(self):
         result = self.fathom("verify", "ch08:simd_dot")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

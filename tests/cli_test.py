@@ -212,6 +212,30 @@ class Cli(unittest.TestCase):
         self.assertIn("quantiles_ns", records[0].read_text())
         self.assertNotIn("samples_ns", records[0].read_text())
 
+    def test_trends_of_several_runs_beside_what_is_recorded(self):
+        _, run = self.run_once()
+        record = json.loads((run / "results.json").read_text())
+        variant = record["experiments"][0]["points"][0]["variants"][0]
+        variant["metrics"]["tpot_p50_ns"] = {"value": 2e6, "better": "lower"}
+        paths = []
+        for day, time_ns in ((3, 120.0), (1, 100.0), (2, 101.0)):  # named in any order, shown by their start
+            record["started"] = f"2026-01-0{day}T00:00:00Z"
+            variant["time_ns"]["median"] = time_ns
+            paths.append(f"day{day}.json")
+            pathlib.Path(self.folder.name, paths[-1]).write_text(json.dumps(record))
+        self.assertEqual(self.fathom("expect", "update", "day1.json", "--results-dir", "records").returncode, 0)
+        trend = json.loads(self.fathom("expect", "trend", *paths, "--results-dir", "records", "--json",
+                                       "-f", f"/{variant['id']}.* (time_ns|tpot)").stdout)
+        self.assertEqual((trend["schema"], [day[8:10] for day in trend["runs"]]), ("fathom.trends/1", ["01", "02", "03"]))
+        time_ns, tpot = trend["trends"]
+        self.assertEqual((time_ns["values"], time_ns["expected"], time_ns["worse_runs"]), ([100, 101, 120], 100, 1))
+        self.assertEqual((tpot["metric"], tpot["values"], tpot["worse_runs"]), ("tpot_p50_ns", [2e6] * 3, 0))
+        shown = self.fathom("expect", "trend", *paths, "--results-dir", "records", "-f", "tpot").stdout
+        self.assertRegex(shown, r"tpot_p50_ns +lower +2\.00 ms .* 0 of 3")
+        nothing = self.fathom("expect", "trend", "--artifacts-dir", "nowhere")
+        self.assertEqual(nothing.returncode, 5)
+        self.assertIn("there is no run under nowhere", nothing.stderr)
+
     def test_techniques_covers_the_chapters(self):
         result = self.fathom("techniques")
         self.assertEqual(result.returncode, 0, result.stderr)

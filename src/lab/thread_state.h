@@ -1,5 +1,6 @@
 // What a call may not leave changed in the threads that it ran on, since the calls of the other variants run
-// there too: flags of the floating-point unit, the CPUs of the thread, its priority.
+// there too: flags of the floating-point unit, the CPUs of the thread, its priority. And in the process: the
+// environment, by which libraries are set when they are opened (NVIDIA_TF32_OVERRIDE, OMP_NUM_THREADS).
 #pragma once
 
 #include <sched.h>

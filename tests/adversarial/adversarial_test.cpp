@@ -99,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(All, Cheats,
                                          Cheat{"whole_output_tile", "whole_output", Outcome::wrong},
                                          Cheat{"session_empty", "unanswered", Outcome::wrong},
                                          Cheat{"fp_mode_left", "thread_state", Outcome::invalid},
+                                         Cheat{"environment_left", "thread_state", Outcome::invalid},
                                          Cheat{"affinity_left", "thread_state", Outcome::invalid},
                                          Cheat{"input_restored", "read_only_inputs", Outcome::wrong},
                                          Cheat{"undeclared_thread", "thread_audit", Outcome::invalid},
@@ -163,8 +164,8 @@ TEST_P(HonestTwins, AreNotAccused) {
   EXPECT_EQ(exit_code(run), 0);
 }
 INSTANTIATE_TEST_SUITE_P(All, HonestTwins,
-                         testing::Values("fp_mode_restored", "affinity_restored", "declared_threads",
-                                         "beside_a_memo"),
+                         testing::Values("fp_mode_restored", "environment_restored", "affinity_restored",
+                                         "declared_threads", "beside_a_memo"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A record whose counters were taken elsewhere than its times. Who reads the record finds out.

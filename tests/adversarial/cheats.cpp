@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -348,6 +349,18 @@ void fp_mode_restored(const RowDots& p, Context& context) {
   _mm_setcsr(before);
 }
 
+// Sets how the libraries of the variants after it multiply, as torch's and cuBLAS's override of TF32 does.
+constexpr const char* kOverride = "NVIDIA_TF32_OVERRIDE";
+void environment_left(const RowDots& p, Context& context) {
+  setenv(kOverride, "1", 1);
+  honest(p, context);
+}
+void environment_restored(const RowDots& p, Context& context) {
+  setenv(kOverride, "1", 1);
+  honest(p, context);
+  unsetenv(kOverride);
+}
+
 // 21. Moves the thread to the last of the CPUs, for all variants.
 void affinity_left(const RowDots& p, Context& context) {
   cpu_set_t cpus;
@@ -554,6 +567,8 @@ void register_cheats() {
   add<RowDots>("cheats/few_rows", {variant<RowDots>("baseline", honest), few});
   cheat("fp_mode_left", fp_mode_left);
   cheat("fp_mode_restored", fp_mode_restored);
+  cheat("environment_left", environment_left);
+  cheat("environment_restored", environment_restored);
   cheat("affinity_left", affinity_left);
   cheat("affinity_restored", affinity_restored);
   cheat("input_restored", input_restored);

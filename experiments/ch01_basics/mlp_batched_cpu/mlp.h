@@ -40,6 +40,10 @@ struct Mlp {
             .flops   = 4.0 * static_cast<double>(x.extent(0)) * kModel * kHidden};
   }
 
+  void metrics(CallMetrics& metrics) const {
+    metrics["samples"] = {static_cast<double>(x.extent(0)), "higher"};
+  }
+
   void check(Checker& checker) const {
     struct Unit {
       double value, magnitude;

@@ -149,6 +149,10 @@ class Cli(unittest.TestCase):
                 self.assertGreater(variant["metrics"][part]["value"], 0)
         self.assertEqual(len(list(pathlib.Path(self.folder.name).glob("kept/here/*/results.json"))), 1)
         self.assertFalse(pathlib.Path(self.artifacts).exists())
+        skipped = self.fathom("run", "ch07:transpose_gpu", "--quick", "--cold-start", "--artifacts-dir", self.artifacts,
+                              env={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(skipped.returncode, 4, skipped.stderr)
+        self.assertIn("needs_cuda", skipped.stdout)
         shown = self.fathom("run", "ch08:accumulators", "--quick", "--cold-start", "--repeat", "3", "--artifacts-dir",
                             self.artifacts).stdout
         self.assertRegex(shown, r"variant +process +inputs +prepare +first call +later calls")

@@ -90,7 +90,8 @@ void run_process_rounds(const ExperimentInfo& experiment, const MeasureOptions& 
   }
   options                = given;
   options.run.cold_start = true;
-  const int64_t count    = given.run.repeat > 0 ? given.run.repeat : given.run.quick ? 12 : 24;
+  const int64_t wanted   = given.run.repeat > 0 ? given.run.repeat : given.run.quick ? 12 : 24;
+  const int64_t count    = timed.empty() ? 0 : wanted;  // none where all are skipped or wrong
   Rounds rounds;
   for (int64_t round = 0; round < count; ++round)
     for (const int turn : measure::round_order(static_cast<int>(timed.size()), round, given.run.seed)) {

@@ -51,7 +51,7 @@ std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, i
     const ThreadAudit before = ThreadAudit::now();
     if (auto caught = guarded([&] { sets.prepare(variant, context); })) return caught;
     if (auto caught = audit_processes(info, before, ThreadAudit::now())) return caught;
-    if (auto caught = states.undo_changes(info)) return caught;
+    if (auto caught = states.after_prepare(info)) return caught;
   }
   for (int call = 0; call < 2; ++call) {
     sets.refill(0);

@@ -121,6 +121,11 @@ ThreadStates::ThreadStates(ThreadPool& pool) : pool_(pool), before_(static_cast<
   pool_.run([&](int worker) { before_[static_cast<size_t>(worker)] = ThreadState::of_this_thread(); });
 }
 
+std::optional<Caught> ThreadStates::after_prepare(const VariantInfo& variant) {
+  (void)undo_environment();
+  return undo_changes(variant);
+}
+
 std::optional<Caught> ThreadStates::undo_changes(const VariantInfo& variant) {
   std::vector<std::string> changed(before_.size());
   pool_.run([&](int worker) {

@@ -29,6 +29,9 @@ struct ThreadState {
 class ThreadStates {
  public:
   explicit ThreadStates(ThreadPool& pool);
+  // After a prepare() of `variant`: the same, but variables that it set for a library which it opened are put
+  // back without a word.
+  std::optional<Caught> after_prepare(const VariantInfo& variant);
   // After a call of `variant`: undoes what it changed. A variant with processes of its own may change them.
   std::optional<Caught> undo_changes(const VariantInfo& variant);
 

@@ -128,7 +128,7 @@ void TimedPoint::prepare(Entry& entry) {
     entry.prepare_ns = sets_->prepare(entry.variant, on);
     timer_->finish();
   });
-  if (auto changed = states.undo_changes(info(entry)); changed && !entry.caught) entry.caught = changed;
+  if (auto changed = states.after_prepare(info(entry)); changed && !entry.caught) entry.caught = changed;
 }
 
 void TimedPoint::build_rotation(const std::vector<VariantRecord>& records) {

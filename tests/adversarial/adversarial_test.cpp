@@ -164,8 +164,9 @@ TEST_P(HonestTwins, AreNotAccused) {
   EXPECT_EQ(exit_code(run), 0);
 }
 INSTANTIATE_TEST_SUITE_P(All, HonestTwins,
-                         testing::Values("fp_mode_restored", "environment_restored", "affinity_restored",
-                                         "declared_threads", "beside_a_memo"),
+                         testing::Values("fp_mode_restored", "environment_restored",
+                                         "environment_of_a_library", "affinity_restored", "declared_threads",
+                                         "beside_a_memo"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A record whose counters were taken elsewhere than its times. Who reads the record finds out.

@@ -361,6 +361,15 @@ void environment_restored(const RowDots& p, Context& context) {
   unsetenv(kOverride);
 }
 
+// As variants of OpenBLAS do: the library reads the variable when it is opened.
+Launch<RowDots> environment_of_a_library(const RowDots&, Context&) {
+  setenv(kOverride, "1", 1);
+  return [](const RowDots& p, Context& context) {
+    FATHOM_EXPECT(getenv(kOverride) == nullptr, "the harness puts it back after prepare()");
+    honest(p, context);
+  };
+}
+
 // 21. Moves the thread to the last of the CPUs, for all variants.
 void affinity_left(const RowDots& p, Context& context) {
   cpu_set_t cpus;
@@ -569,6 +578,9 @@ void register_cheats() {
   cheat("fp_mode_restored", fp_mode_restored);
   cheat("environment_left", environment_left);
   cheat("environment_restored", environment_restored);
+  Variant<RowDots> opens = variant<RowDots>("environment_of_a_library", nullptr);
+  opens.prepare          = environment_of_a_library;
+  add<RowDots>("cheats/environment_of_a_library", {variant<RowDots>("baseline", honest), opens});
   cheat("affinity_left", affinity_left);
   cheat("affinity_restored", affinity_restored);
   cheat("input_restored", input_restored);

@@ -66,6 +66,12 @@ class Cli(unittest.TestCase):
         wrong = self.fathom("run", "ch09:matmul_cpu", "-a", "variant=tilde")
         self.assertEqual(wrong.returncode, 5)
         self.assertRegex(wrong.stderr, "variant=tilde: no chosen experiment has it; there are .*tiled")
+        # One rung of a lab's ladder; what this machine lacks is said at once, by type.
+        rung = self.fathom("run", "labs/matmul", "-a", "variant=cluster", "-a", "size=4096", "--artifacts-dir",
+                           self.artifacts, env={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(rung.returncode, 4, rung.stderr)
+        self.assertIn("needs_cuda", rung.stdout)
+        self.assertNotIn("ping_pong", rung.stdout)
 
     def test_an_impossible_axis_value_is_a_usage_error_and_starts_nothing(self):
         for target, axis, allowed in (("ch08:accumulators", "n=-5", "a whole number of at least"),
@@ -133,6 +139,47 @@ class Cli(unittest.TestCase):
                              env={"FATHOM_QUICK": "1", "FATHOM_REPEAT": "15"})
         self.assertEqual(json.loads(result.stdout)["experiments"][0]["points"][0]["rounds"], 15)
 
+    def test_the_environment_overrides_axes_and_is_kept_without_secrets(self):
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--repeat", "10", "--artifacts-dir", self.artifacts,
+                             env={"FATHOM_AXIS": "n=1000 variant=two_chains", "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+                                  "FATHOM_API_KEY": "do-not-tell", "CUDA_HOME": "/somewhere"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        run = next(path for path in pathlib.Path(self.artifacts).iterdir() if path.is_dir())
+        point = json.loads((run / "results.json").read_text())["experiments"][0]["points"][0]
+        self.assertEqual(point["at"], {"n": 1000})
+        self.assertEqual([variant["id"] for variant in point["variants"]], ["one_chain", "two_chains"])
+        kept = json.loads((run / "manifest.json").read_text())["environment"]
+        self.assertEqual(kept["FATHOM_AXIS"], "n=1000 variant=two_chains")
+        self.assertEqual(kept["CUDA_DEVICE_MAX_CONNECTIONS"], "1")
+        self.assertNotIn("CUDA_HOME", kept)
+        for file in run.rglob("*.*"):
+            self.assertNotIn("do-not-tell", file.read_text(errors="replace"), file)
+        # A flag of the command line comes before the environment.
+        chosen = self.fathom("verify", "ch08:accumulators", "-a", "variant=four_chains",
+                             env={"FATHOM_AXIS": "variant=two_chains"})
+        self.assertIn("four_chains", chosen.stdout)
+        self.assertNotIn("two_chains", chosen.stdout)
+
+    def test_a_cold_start_tells_the_first_use_apart(self):
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--cold-start", "--repeat", "3", "--json",
+                             "--artifacts-dir", os.path.join(self.folder.name, "kept", "here"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        point = json.loads(result.stdout)["experiments"][0]["points"][0]
+        self.assertEqual((point["cache"], point["rounds"]), ("cold_process", 3))
+        for variant in point["variants"]:
+            self.assertEqual(len(variant["samples_ns"]), 3)
+            for part in ("process_start_ns", "inputs_ns", "later_call_ns"):
+                self.assertGreater(variant["metrics"][part]["value"], 0)
+        self.assertEqual(len(list(pathlib.Path(self.folder.name).glob("kept/here/*/results.json"))), 1)
+        self.assertFalse(pathlib.Path(self.artifacts).exists())
+        skipped = self.fathom("run", "ch07:transpose_gpu", "--quick", "--cold-start", "--artifacts-dir", self.artifacts,
+                              env={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(skipped.returncode, 4, skipped.stderr)
+        self.assertIn("needs_cuda", skipped.stdout)
+        shown = self.fathom("run", "ch08:accumulators", "--quick", "--cold-start", "--repeat", "3", "--artifacts-dir",
+                            self.artifacts).stdout
+        self.assertRegex(shown, r"variant +process +inputs +prepare +first call +later calls")
+
     def test_verify_times_nothing(self):
         result = self.fathom("verify", "ch08:simd_dot")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -191,6 +238,30 @@ class Cli(unittest.TestCase):
         self.assertLessEqual(records[0].stat().st_size, 16384)
         self.assertIn("quantiles_ns", records[0].read_text())
         self.assertNotIn("samples_ns", records[0].read_text())
+
+    def test_trends_of_several_runs_beside_what_is_recorded(self):
+        _, run = self.run_once()
+        record = json.loads((run / "results.json").read_text())
+        variant = record["experiments"][0]["points"][0]["variants"][0]
+        variant["metrics"]["tpot_p50_ns"] = {"value": 2e6, "better": "lower"}
+        paths = []
+        for day, time_ns in ((3, 120.0), (1, 100.0), (2, 101.0)):  # named in any order, shown by their start
+            record["started"] = f"2026-01-0{day}T00:00:00Z"
+            variant["time_ns"]["median"] = time_ns
+            paths.append(f"day{day}.json")
+            pathlib.Path(self.folder.name, paths[-1]).write_text(json.dumps(record))
+        self.assertEqual(self.fathom("expect", "update", "day1.json", "--results-dir", "records").returncode, 0)
+        trend = json.loads(self.fathom("expect", "trend", *paths, "--results-dir", "records", "--json",
+                                       "-f", f"/{variant['id']}.* (time_ns|tpot)").stdout)
+        self.assertEqual((trend["schema"], [day[8:10] for day in trend["runs"]]), ("fathom.trends/1", ["01", "02", "03"]))
+        time_ns, tpot = trend["trends"]
+        self.assertEqual((time_ns["values"], time_ns["expected"], time_ns["worse_runs"]), ([100, 101, 120], 100, 1))
+        self.assertEqual((tpot["metric"], tpot["values"], tpot["worse_runs"]), ("tpot_p50_ns", [2e6] * 3, 0))
+        shown = self.fathom("expect", "trend", *paths, "--results-dir", "records", "-f", "tpot").stdout
+        self.assertRegex(shown, r"tpot_p50_ns +lower +2\.00 ms .* 0 of 3")
+        nothing = self.fathom("expect", "trend", "--artifacts-dir", "nowhere")
+        self.assertEqual(nothing.returncode, 5)
+        self.assertIn("there is no run under nowhere", nothing.stderr)
 
     def test_techniques_covers_the_chapters(self):
         result = self.fathom("techniques")

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -60,12 +62,47 @@ json machine_facts(DeviceId device) {
            {{"cpus", maybe(isolation.cgroup.cpus)}, {"memory_bytes", maybe(isolation.cgroup.memory_bytes)}}}};
 }
 
+// Variables that change what is measured: Fathom's own, and those by which libraries and the driver are set.
+constexpr std::array kSettings = {"FATHOM_",
+                                  "CUDA_",
+                                  "CUBLAS_",
+                                  "CUBLASLT_",
+                                  "CUDNN_",
+                                  "NCCL_",
+                                  "NVIDIA_TF32_OVERRIDE",
+                                  "OMP_",
+                                  "GOMP_",
+                                  "MKL_",
+                                  "DNNL_",
+                                  "ONEDNN_",
+                                  "OPENBLAS_",
+                                  "PYTORCH_",
+                                  "TORCH_",
+                                  "TORCHINDUCTOR_",
+                                  "TRITON_",
+                                  "VLLM_",
+                                  "FLASHINFER_",
+                                  "GLIBC_TUNABLES",
+                                  "MALLOC_"};
+constexpr std::array kSecrets  = {"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"};
+
+// A path of a foreign variable (CUDA_HOME) says where something lies, not how it is set.
+bool is_setting(std::string_view name, std::string_view value) {
+  if (std::any_of(kSecrets.begin(), kSecrets.end(), [&](const char* end) { return name.ends_with(end); }))
+    return false;
+  if (!name.starts_with("FATHOM_") && value.starts_with("/")) return false;
+  return std::any_of(kSettings.begin(), kSettings.end(),
+                     [&](const char* begin) { return name.starts_with(begin); });
+}
+
 json environment() {
   json variables = json::object();
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string_view text = *entry;
-    if (const size_t equals = text.find('='); text.starts_with("FATHOM_") && equals != std::string_view::npos)
-      variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+    const size_t equals         = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals), value = text.substr(equals + 1);
+    if (is_setting(name, value)) variables[std::string(name)] = value;
   }
   return variables;
 }

@@ -144,7 +144,38 @@ std::string result_text(const lab::RunRecord& run, int columns) {
     if (experiment.status != Outcome::skipped)
       table.rows.push_back({experiment.id, "", "", "", std::move(why), "", ""});
   });
-  return to_text(table, columns) + skips_text(run, columns);
+  return to_text(table, columns) + first_use_text(run, columns) + skips_text(run, columns);
+}
+
+std::string first_use_text(const lab::RunRecord& run, int columns) {
+  Table table{.columns = {{"first use", false, false, true},
+                          {"variant"},
+                          {"process", true},
+                          {"GPU", true},
+                          {"inputs", true},
+                          {"prepare", true},
+                          {"first call", true},
+                          {"later calls", true}},
+              .rows    = {}};
+  each_variant(run, [&](const auto& experiment, const auto& point, const lab::VariantRecord& variant) {
+    if (point.cache != "cold_process" || !variant.time_ns) return;
+    const auto part = [&](const char* name) {
+      const auto found = variant.metrics.find(name);
+      return found == variant.metrics.end() ? "" : lab::time_text(found->second.value);
+    };
+    table.rows.push_back({report::id_at(experiment, point), variant.id, part("process_start_ns"),
+                          part("device_start_ns"), part("inputs_ns"),
+                          variant.prepare_ns ? lab::time_text(*variant.prepare_ns) : "",
+                          lab::time_text(variant.time_ns->median), part("later_call_ns")});
+  });
+  if (table.rows.empty()) return "";
+  constexpr size_t kGpuColumn = 3;
+  if (std::all_of(table.rows.begin(), table.rows.end(),
+                  [](const auto& row) { return row[kGpuColumn].empty(); })) {
+    table.columns.erase(table.columns.begin() + kGpuColumn);
+    for (auto& row : table.rows) row.erase(row.begin() + kGpuColumn);
+  }
+  return "\n" + to_text(table, columns);
 }
 
 namespace {

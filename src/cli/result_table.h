@@ -11,6 +11,9 @@ namespace fathom::cli {
 Table result_table(const lab::RunRecord& run);  // quantities as people read them
 // The same for a terminal: what was skipped is folded into a line for each reason.
 std::string result_text(const lab::RunRecord& run, int columns = text_columns());
+// Of a run in fresh processes: what the start of a process, its GPU, its inputs and prepare() took, the first
+// call and the later ones. Empty where no point was measured so.
+std::string first_use_text(const lab::RunRecord& run, int columns = text_columns());
 // Plain numbers, ns and shares of 1, one row for each variant and point.
 Table result_values(const lab::RunRecord& run);
 Table check_table(const lab::RunRecord& run);  // for `verify`: which outputs were right

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/expect.h"
+#include "measure/clock.h"
 
 namespace fathom::lab {
 namespace {
@@ -51,6 +52,7 @@ json child_options(const ExperimentInfo& experiment, const MeasureOptions& optio
   const RunOptions& run = options.run;
   return {{"experiment", experiment.id},
           {"parent", getpid()},
+          {"started_ns", measure::now_ns(measure::Clock::wall)},
           {"variants", options.variants},
           {"failed", failed},
           {"done", options.done},
@@ -69,8 +71,9 @@ json child_options(const ExperimentInfo& experiment, const MeasureOptions& optio
 
 MeasureOptions options_from(const json& told) {
   MeasureOptions options;
-  options.variants = told.at("variants").get<std::vector<std::string>>();
-  options.done     = told.at("done").get<std::vector<std::string>>();
+  options.variants   = told.at("variants").get<std::vector<std::string>>();
+  options.done       = told.at("done").get<std::vector<std::string>>();
+  options.started_ns = told.at("started_ns");
   for (const json& record : told.at("failed")) {
     VariantRecord failed;
     failed.id     = record.at("id");

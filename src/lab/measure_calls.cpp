@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/cpu_affinity.h"
+#include "lab/devices.h"
 #include "lab/input_sets.h"
 #include "lab/read_only_inputs.h"
 #include "lab/sample_timer.h"
@@ -16,6 +17,7 @@
 #include "lab/timed_point.h"
 #include "lab/variant_records.h"
 #include "lab/verified_call.h"
+#include "measure/clock.h"
 
 namespace fathom::lab {
 namespace {
@@ -49,7 +51,7 @@ std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, i
     const ThreadAudit before = ThreadAudit::now();
     if (auto caught = guarded([&] { sets.prepare(variant, context); })) return caught;
     if (auto caught = audit_processes(info, before, ThreadAudit::now())) return caught;
-    if (auto caught = states.undo_changes(info)) return caught;
+    if (auto caught = states.after_prepare(info)) return caught;
   }
   for (int call = 0; call < 2; ++call) {
     sets.refill(0);
@@ -156,10 +158,25 @@ PointRecord time_point(const ExperimentInfo& experiment, const MeasureOptions& o
   return point;
 }
 
+int64_t wall_ns() { return measure::now_ns(measure::Clock::wall); }
+
+// What a fresh process spent before it had a problem: on itself, and on the GPU's driver and context.
+void add_start_up(const MeasureOptions& options, int64_t began_ns, int64_t device_ns, PointRecord& point) {
+  for (VariantRecord& variant : point.variants) {
+    if (variant.status != Outcome::ok) continue;
+    if (options.started_ns > 0)
+      variant.metrics["process_start_ns"] = {static_cast<double>(began_ns - options.started_ns), "lower"};
+    if (device_ns > 0) variant.metrics["device_start_ns"] = {static_cast<double>(device_ns), "lower"};
+  }
+}
+
 }  // namespace
 
 void measure_calls(const ExperimentInfo& experiment, const MeasureOptions& options, Events& events,
                    Profiler* profiler) {
+  const int64_t began_ns = wall_ns();
+  const bool has_device  = experiment.backend == Backend::cuda && device_of(experiment);
+  const int64_t ready_ns = wall_ns();
   ThreadPools pools;
   Seeds seeds(options.run.seed);
   std::vector<VariantRecord> records = blank_records(experiment, options);
@@ -181,6 +198,8 @@ void measure_calls(const ExperimentInfo& experiment, const MeasureOptions& optio
   for (const Point& at : timed_points(experiment, options)) {
     PointRecord point = time_point(experiment, options, at, records, pools, seeds, events);
     drop_unwanted(point.variants);
+    if (options.run.cold_start && timed.empty())
+      add_start_up(options, began_ns, has_device ? ready_ns - began_ns : 0, point);
     events.point(point);
     timed.push_back(std::move(point));
   }

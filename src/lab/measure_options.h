@@ -1,6 +1,7 @@
 // What a child is asked to measure, and how it reports while it works.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ struct MeasureOptions {
   std::vector<VariantRecord> failed;  // variants that ended an earlier process: not called again
   std::vector<std::string> done;      // points (as text) that an earlier process finished
   RunOptions run;                     // without its targets
+  int64_t started_ns = 0;             // when the parent started this process, by the wall clock; 0: not told
 };
 
 // The parent's view of a child at work. Every call reaches the parent at once, so that it survives the child.

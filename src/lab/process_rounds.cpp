@@ -1,13 +1,16 @@
 #include "lab/process_rounds.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/expect.h"
 #include "lab/summary.h"
 #include "measure/latin_square.h"
+#include "measure/statistics.h"
 
 namespace fathom::lab {
 namespace {
@@ -18,11 +21,16 @@ using Tick = std::function<void(const PhaseBoard::Phase&)>;
 struct Rounds {
   std::vector<PointRecord> points;
   std::vector<std::vector<std::vector<double>>> samples_ns;  // [point][variant]
+  // [point][variant]: what each process says of its start and of its later calls, by name.
+  std::vector<std::vector<std::map<std::string, std::vector<double>>>> metrics;
+  std::vector<std::vector<std::vector<double>>> prepare_ns;
 
   void add_point(PointRecord point, size_t variants) {
     point.variants.assign(variants, VariantRecord{});
     points.push_back(std::move(point));
     samples_ns.emplace_back(variants);
+    metrics.emplace_back(variants);
+    prepare_ns.emplace_back(variants);
   }
 };
 
@@ -42,6 +50,8 @@ void add_sample(const ExperimentInfo& experiment, const MeasureOptions& options,
     if (mine.id.empty() || !is_ok(seen)) mine = seen;
     auto& samples = rounds.samples_ns[p][variant];
     samples.insert(samples.end(), seen.samples_ns.begin(), seen.samples_ns.end());
+    for (const auto& [name, metric] : seen.metrics) rounds.metrics[p][variant][name].push_back(metric.value);
+    if (seen.prepare_ns) rounds.prepare_ns[p][variant].push_back(*seen.prepare_ns);
     ++p;
   };
   const ChildEnding ending = run_child(experiment, options, {.on_message = on_message, .on_tick = on_tick});
@@ -80,7 +90,8 @@ void run_process_rounds(const ExperimentInfo& experiment, const MeasureOptions& 
   }
   options                = given;
   options.run.cold_start = true;
-  const int64_t count    = given.run.repeat > 0 ? given.run.repeat : given.run.quick ? 12 : 24;
+  const int64_t wanted   = given.run.repeat > 0 ? given.run.repeat : given.run.quick ? 12 : 24;
+  const int64_t count    = timed.empty() ? 0 : wanted;  // none where all are skipped or wrong
   Rounds rounds;
   for (int64_t round = 0; round < count; ++round)
     for (const int turn : measure::round_order(static_cast<int>(timed.size()), round, given.run.seed)) {
@@ -99,6 +110,12 @@ void run_process_rounds(const ExperimentInfo& experiment, const MeasureOptions& 
     // What the check points said of variants that were never timed.
     for (size_t c = 0; c < checked.size(); ++c)
       if (VariantRecord& mine = point.variants[place_of[c]]; mine.id.empty()) mine = checked[c];
+    for (size_t v = 0; v < point.variants.size(); ++v) {
+      for (auto& [name, metric] : point.variants[v].metrics)
+        metric.value = measure::median(rounds.metrics[p][v].at(name));
+      if (!rounds.prepare_ns[p][v].empty())
+        point.variants[v].prepare_ns = measure::median(rounds.prepare_ns[p][v]);
+    }
     set_times_and_ratios(point, rounds.samples_ns[p], RatioInterval::order_statistics);
     // Under --cold-start the predictions are about warm calls.
     if (!given.run.cold_start) score_predictions(experiment, point);

@@ -48,6 +48,9 @@ void set_time(VariantRecord& record, const std::vector<double>& samples_ns) {
   const double bytes  = static_cast<double>(record.bytes_read + record.bytes_written);
   if (bytes > 0) record.metrics["bytes_per_s"] = {bytes / time_s, "higher"};
   if (record.flops > 0) record.metrics["flops_per_s"] = {record.flops / time_s, "higher"};
+  for (const std::string work : {"requests", "tokens", "samples"})
+    if (const auto count = record.metrics.find(work); count != record.metrics.end())
+      record.metrics[work + "_per_s"] = {count->second.value / time_s, "higher"};
 }
 
 void set_ratio(VariantRecord& record, const std::vector<double>& log_ratios, double confidence) {

@@ -11,7 +11,8 @@
 
 namespace fathom::lab {
 
-// Sets the time, its quantiles, and the rates at which the declared work was done.
+// Sets the time, its quantiles, and the rates at which the declared work was done: bytes and flops of cost(),
+// and what the problem counts of a call as the metric "requests", "tokens" or "samples".
 void set_time(VariantRecord& record, const std::vector<double>& samples_ns);
 // Sets ratio and verdict; INCONCLUSIVE, without a ratio, where there are too few independent rounds for the
 // confidence.

@@ -16,6 +16,16 @@ bool held(Prediction prediction, double measured) {
   return record.prediction.value().held.value();
 }
 
+TEST(Time, GivesTheRatesOfTheDeclaredWork) {
+  VariantRecord record{.bytes_read = 3000, .bytes_written = 1000, .metrics = {{"tokens", {64, "higher"}}}};
+  set_time(record, {2000, 2000, 2000});  // ns
+  EXPECT_DOUBLE_EQ(record.metrics.at("bytes_per_s").value, 2e9);
+  EXPECT_DOUBLE_EQ(record.metrics.at("tokens_per_s").value, 32e6);
+  EXPECT_EQ(record.metrics.at("tokens_per_s").better, "higher");
+  EXPECT_EQ(record.metrics.count("samples_per_s"), 0u) << "it counts none";
+  EXPECT_EQ(record.metrics.count("flops_per_s"), 0u);
+}
+
 TEST(Prediction, AtLeastMeansAtLeast) {
   EXPECT_TRUE(held(predict::ratio_at_least(2), 2));
   EXPECT_TRUE(held(predict::ratio_at_least(2), 20));

@@ -1,10 +1,17 @@
 #include "lab/thread_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cfenv>
+#include <cstdlib>
+#include <functional>
+#include <set>
+#include <string_view>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,6 +28,61 @@ void set_floating_point_mode(uint32_t mode) { _mm_setcsr(mode | (_mm_getcsr() & 
 uint32_t floating_point_mode() { return static_cast<uint32_t>(std::fegetround()); }
 void set_floating_point_mode(uint32_t mode) { std::fesetround(static_cast<int>(mode)); }
 #endif
+
+// Intel's OpenMP marks its presence with a variable of its own.
+bool is_marker(std::string_view variable) { return variable.starts_with("__KMP_REGISTERED_LIB"); }
+
+// "NAME=value" of every variable, sorted.
+std::vector<std::string> environment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; entry && *entry; ++entry)
+    if (!is_marker(*entry)) variables.emplace_back(*entry);
+  std::sort(variables.begin(), variables.end());
+  return variables;
+}
+
+// Of a set of variables, without a copy: it is asked after each sample.
+size_t environment_hash() {
+  size_t sum = 0;
+  for (char** entry = environ; entry && *entry; ++entry)
+    if (!is_marker(*entry)) sum += std::hash<std::string_view>()(*entry);
+  return sum;
+}
+
+struct Environment {
+  std::vector<std::string> variables = environment();
+  size_t hash                        = environment_hash();
+};
+
+// As it was before the first call of this process.
+const Environment& first_environment() {
+  static const Environment first;
+  return first;
+}
+
+std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=')); }
+
+// Like ThreadState::undo_changes().
+std::string undo_environment() {
+  if (environment_hash() == first_environment().hash) return "";
+  const std::vector<std::string>& before = first_environment().variables;
+  const std::vector<std::string> now     = environment();
+  std::set<std::string> changed;
+  const auto lacking = [&](const std::vector<std::string>& from, const std::vector<std::string>& in,
+                           auto&& f) {
+    for (const std::string& variable : from)
+      if (!std::binary_search(in.begin(), in.end(), variable)) {
+        changed.insert(name_of(variable));
+        f(variable);
+      }
+  };
+  lacking(now, before, [](const std::string& variable) { unsetenv(name_of(variable).c_str()); });
+  lacking(before, now, [](const std::string& variable) {
+    setenv(name_of(variable).c_str(), variable.c_str() + std::min(variable.find('=') + 1, variable.size()),
+           1);
+  });
+  return fmt::format("{}", fmt::join(changed, ", "));
+}
 
 }  // namespace
 
@@ -55,7 +117,13 @@ std::string ThreadState::undo_changes() const {
 }
 
 ThreadStates::ThreadStates(ThreadPool& pool) : pool_(pool), before_(static_cast<size_t>(pool.threads())) {
+  (void)first_environment();
   pool_.run([&](int worker) { before_[static_cast<size_t>(worker)] = ThreadState::of_this_thread(); });
+}
+
+std::optional<Caught> ThreadStates::after_prepare(const VariantInfo& variant) {
+  (void)undo_environment();
+  return undo_changes(variant);
 }
 
 std::optional<Caught> ThreadStates::undo_changes(const VariantInfo& variant) {
@@ -64,7 +132,11 @@ std::optional<Caught> ThreadStates::undo_changes(const VariantInfo& variant) {
     const auto w = static_cast<size_t>(worker);
     changed[w]   = before_[w].undo_changes();
   });
+  const std::string variables = undo_environment();
   if (variant.own_process) return std::nullopt;
+  if (!variables.empty())
+    return Caught{Outcome::invalid, "thread_state",
+                  "the call left the environment of the process changed, for all variants: " + variables};
   for (const std::string& what : changed)
     if (!what.empty())
       return Caught{Outcome::invalid, "thread_state",

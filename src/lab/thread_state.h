@@ -1,5 +1,6 @@
 // What a call may not leave changed in the threads that it ran on, since the calls of the other variants run
-// there too: flags of the floating-point unit, the CPUs of the thread, its priority.
+// there too: flags of the floating-point unit, the CPUs of the thread, its priority. And in the process: the
+// environment, by which libraries are set when they are opened (NVIDIA_TF32_OVERRIDE, OMP_NUM_THREADS).
 #pragma once
 
 #include <sched.h>
@@ -28,6 +29,9 @@ struct ThreadState {
 class ThreadStates {
  public:
   explicit ThreadStates(ThreadPool& pool);
+  // After a prepare() of `variant`: the same, but variables that it set for a library which it opened are put
+  // back without a word.
+  std::optional<Caught> after_prepare(const VariantInfo& variant);
   // After a call of `variant`: undoes what it changed. A variant with processes of its own may change them.
   std::optional<Caught> undo_changes(const VariantInfo& variant);
 

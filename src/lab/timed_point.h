@@ -24,7 +24,8 @@ class TimedPoint {
              ThreadPools& pools, Seeds& seeds, Events& events, double budget_s);
   // `records`: one for each variant, already marked where it is skipped or has failed.
   PointRecord run(std::vector<VariantRecord> records);
-  // For a process of its own: one verified call of each variant, the first that this process makes.
+  // For a process of its own: one verified call of each variant, the first that this process makes, and some
+  // more that tell what the first use cost.
   PointRecord run_once(std::vector<VariantRecord> records);
 
  private:
@@ -60,6 +61,7 @@ class TimedPoint {
   };
 
   void build_rotation(const std::vector<VariantRecord>& records);
+  void add_later_calls(Entry& entry);
   void prepare(Entry& entry);
   void prepare_and_warm_up();
   void calibrate();

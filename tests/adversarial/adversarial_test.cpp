@@ -99,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(All, Cheats,
                                          Cheat{"whole_output_tile", "whole_output", Outcome::wrong},
                                          Cheat{"session_empty", "unanswered", Outcome::wrong},
                                          Cheat{"fp_mode_left", "thread_state", Outcome::invalid},
+                                         Cheat{"environment_left", "thread_state", Outcome::invalid},
                                          Cheat{"affinity_left", "thread_state", Outcome::invalid},
                                          Cheat{"input_restored", "read_only_inputs", Outcome::wrong},
                                          Cheat{"undeclared_thread", "thread_audit", Outcome::invalid},
@@ -163,7 +164,8 @@ TEST_P(HonestTwins, AreNotAccused) {
   EXPECT_EQ(exit_code(run), 0);
 }
 INSTANTIATE_TEST_SUITE_P(All, HonestTwins,
-                         testing::Values("fp_mode_restored", "affinity_restored", "declared_threads",
+                         testing::Values("fp_mode_restored", "environment_restored",
+                                         "environment_of_a_library", "affinity_restored", "declared_threads",
                                          "beside_a_memo"),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -260,6 +262,24 @@ TEST(ProcessRounds, AVariantThatDeclaresThem) {
   EXPECT_EQ(to_string(wrong.status), "wrong") << "the check points come first";
   EXPECT_EQ(wrong.caught_by.value_or("(nothing)"), "nan");
   EXPECT_FALSE(wrong.time_ns.has_value());
+}
+
+TEST(ProcessRounds, WhatTheFirstUseCostsIsToldApart) {
+  const RunRecord run         = run_one("processes/first_calls", {.cold_start = true, .repeat = 3});
+  const VariantRecord& honest = variant(run, "baseline");
+  const VariantRecord& table  = variant(run, "table_at_first_call");
+  ASSERT_TRUE(honest.time_ns && table.time_ns) << honest.detail << table.detail;
+  for (const VariantRecord* v : {&honest, &table})
+    for (const char* part : {"process_start_ns", "inputs_ns", "later_call_ns"}) {
+      ASSERT_EQ(v->metrics.count(part), 1u) << v->id << " " << part;
+      EXPECT_GT(v->metrics.at(part).value, 0) << v->id << " " << part;
+    }
+  EXPECT_EQ(honest.metrics.count("device_start_ns"), 0u) << "there is no GPU in it";
+  // Four million sines against a few thousand products.
+  EXPECT_GT(table.time_ns->median, 10 * table.metrics.at("later_call_ns").value);
+  EXPECT_LT(table.metrics.at("later_call_ns").value, 10e6) << "the table was built once";
+  // A new process takes longer than the work of one of its calls.
+  EXPECT_GT(honest.metrics.at("process_start_ns").value, honest.metrics.at("later_call_ns").value);
 }
 
 TEST(ProcessRounds, ColdStart) {

@@ -13,12 +13,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/thread_pool.h"
 #include "lab/experiment.h"
@@ -66,6 +68,17 @@ float dot(const RowDots& p, int64_t i) {
 
 void honest(const RowDots& p, Context&) {
   for (int64_t i = 0; i < p.out.extent(0); ++i) p.out(i) = dot(p, i);
+}
+
+// Its first call in a process builds a table that the later ones find, as a library does. No cheat.
+void table_at_first_call(const RowDots& p, Context& context) {
+  static const std::vector<float> table = [] {
+    std::vector<float> sines(4'000'000);
+    for (size_t i = 0; i < sines.size(); ++i) sines[i] = std::sin(static_cast<float>(i));
+    return sines;
+  }();
+  FATHOM_EXPECT(table[0] == 0, "sin(0) is 0");
+  honest(p, context);
 }
 
 // For the few rows that it is declared for.
@@ -336,6 +349,27 @@ void fp_mode_restored(const RowDots& p, Context& context) {
   _mm_setcsr(before);
 }
 
+// Sets how the libraries of the variants after it multiply, as torch's and cuBLAS's override of TF32 does.
+constexpr const char* kOverride = "NVIDIA_TF32_OVERRIDE";
+void environment_left(const RowDots& p, Context& context) {
+  setenv(kOverride, "1", 1);
+  honest(p, context);
+}
+void environment_restored(const RowDots& p, Context& context) {
+  setenv(kOverride, "1", 1);
+  honest(p, context);
+  unsetenv(kOverride);
+}
+
+// As variants of OpenBLAS do: the library reads the variable when it is opened.
+Launch<RowDots> environment_of_a_library(const RowDots&, Context&) {
+  setenv(kOverride, "1", 1);
+  return [](const RowDots& p, Context& context) {
+    FATHOM_EXPECT(getenv(kOverride) == nullptr, "the harness puts it back after prepare()");
+    honest(p, context);
+  };
+}
+
 // 21. Moves the thread to the last of the CPUs, for all variants.
 void affinity_left(const RowDots& p, Context& context) {
   cpu_set_t cpus;
@@ -542,6 +576,11 @@ void register_cheats() {
   add<RowDots>("cheats/few_rows", {variant<RowDots>("baseline", honest), few});
   cheat("fp_mode_left", fp_mode_left);
   cheat("fp_mode_restored", fp_mode_restored);
+  cheat("environment_left", environment_left);
+  cheat("environment_restored", environment_restored);
+  Variant<RowDots> opens = variant<RowDots>("environment_of_a_library", nullptr);
+  opens.prepare          = environment_of_a_library;
+  add<RowDots>("cheats/environment_of_a_library", {variant<RowDots>("baseline", honest), opens});
   cheat("affinity_left", affinity_left);
   cheat("affinity_restored", affinity_restored);
   cheat("input_restored", input_restored);
@@ -571,7 +610,8 @@ void register_cheats() {
   Variant<RowDots> alone = variant<RowDots>("own_process", honest);
   alone.own_process      = true;
   add<RowDots>("processes/first_calls",
-               {variant<RowDots>("baseline", honest), alone, variant<RowDots>("nan_output", nan_output)});
+               {variant<RowDots>("baseline", honest), alone, variant<RowDots>("nan_output", nan_output),
+                variant<RowDots>("table_at_first_call", table_at_first_call)});
 
   for (const auto& [name, launch] :
        std::map<std::string, Launch<RowDots>>{{"segfault", segfault},

@@ -37,28 +37,27 @@ NumberFormat number_format(const Text& name) {
 // Calls f.operator()<Format>() with the type of a format.
 template <class F>
 decltype(auto) with_format(NumberFormat format, F&& f) {
-  using namespace kernels;
   switch (format) {
     case NumberFormat::e4m3_tensor:
-      return f.template operator()<TensorScaled<fp8_e4m3>>();
+      return f.template operator()<kernels::TensorScaled<fp8_e4m3>>();
     case NumberFormat::e5m2_tensor:
-      return f.template operator()<TensorScaled<fp8_e5m2>>();
+      return f.template operator()<kernels::TensorScaled<fp8_e5m2>>();
     case NumberFormat::e4m3_row:
-      return f.template operator()<RowScaled<fp8_e4m3>>();
+      return f.template operator()<kernels::RowScaled<fp8_e4m3>>();
     case NumberFormat::int8_row:
-      return f.template operator()<RowScaled<int8_t>>();
+      return f.template operator()<kernels::RowScaled<int8_t>>();
     case NumberFormat::e4m3_block:
-      return f.template operator()<BlockScaled<fp8_e4m3>>();
+      return f.template operator()<kernels::BlockScaled<fp8_e4m3>>();
     case NumberFormat::int8_block:
-      return f.template operator()<BlockScaled<int8_t>>();
+      return f.template operator()<kernels::BlockScaled<int8_t>>();
     case NumberFormat::mxfp8:
-      return f.template operator()<Mxfp8>();
+      return f.template operator()<kernels::Mxfp8>();
     case NumberFormat::mxfp4:
-      return f.template operator()<Mxfp4>();
+      return f.template operator()<kernels::Mxfp4>();
     case NumberFormat::nvfp4:
       break;
   }
-  return f.template operator()<Nvfp4>();
+  return f.template operator()<kernels::Nvfp4>();
 }
 
 }  // namespace fathom::lab

@@ -14,7 +14,7 @@ namespace fathom {
 namespace {
 
 // The nearest E4M3 number by looking at all of one sign, ties to the even code.
-uint32_t nearest_e4m3(double x) {
+uint32_t nearest_code(double x) {
   const uint32_t zero = std::signbit(x) ? 0x80 : 0;
   uint32_t best       = zero;
   for (uint32_t code = zero; code < zero + 0x7f; ++code) {
@@ -54,7 +54,7 @@ TEST(Mxfp8, EncodesAsTheNaiveSearch) {
     for (size_t i = 0; i < x.size(); ++i) {
       const int exponent = naive_exponent(x, i / 32 * 32);
       ASSERT_EQ(scales[i / 32].bits, exponent + 127) << i;
-      ASSERT_EQ(values[i].bits, nearest_e4m3(std::ldexp(double{x[i]}, -exponent))) << i;
+      ASSERT_EQ(values[i].bits, nearest_code(std::ldexp(double{x[i]}, -exponent))) << i;
       ASSERT_EQ(decoded[i], std::ldexp(static_cast<float>(values[i]), exponent)) << i;
     }
   }

@@ -9,7 +9,7 @@ namespace fathom::lab::unified_memory {
 
 Call prefetched(const Turns& of, StreamRef stream) {
   const auto arrays = std::make_shared<const ManagedArrays>(of.pages());
-  const Call call = [arrays](const Turns& p, StreamRef stream) {
+  const Call call   = [arrays](const Turns& p, StreamRef stream) {
     const ManagedArrays& on = *arrays;
     host_writes(p, on.x());
     for (const float* array : {on.x(), on.c(), on.y()}) on.prefetch(array, on.gpu(), stream);

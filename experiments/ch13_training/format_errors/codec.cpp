@@ -4,6 +4,8 @@
 #include "groups.h"
 
 namespace fathom::lab::format_errors {
+
+using namespace kernels;
 namespace {
 
 template <class Format>

@@ -6,6 +6,8 @@
 #include "groups.h"
 
 namespace fathom::lab::format_errors {
+
+using namespace kernels;
 namespace {
 
 // The exponent of the smallest normal number, mantissa bits, and the largest number.

@@ -10,6 +10,8 @@
 #include "rules.cuh"
 
 namespace fathom::lab::quantize_formats {
+
+using namespace kernels;
 namespace {
 
 constexpr int kThreads = 256;

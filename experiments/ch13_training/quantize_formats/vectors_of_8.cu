@@ -11,6 +11,8 @@
 #include "rules.cuh"
 
 namespace fathom::lab::quantize_formats {
+
+using namespace kernels;
 namespace {
 
 template <class Format>

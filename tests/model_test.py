@@ -1,7 +1,7 @@
 """`fathom model inspect` on a tiny checkpoint that this file writes, and on broken ones; one plain use each of `model
 make`, `quantize`, `tasks`, `eval` and `bench latency`.
 
-usage: model_test.py FATHOM
+usage: model_test.py FATHOM [CLASS...]
 """
 
 import json
@@ -125,7 +125,7 @@ def fathom(*args):
     return subprocess.run([FATHOM, *map(str, args)], capture_output=True, text=True, timeout=120)
 
 
-class Made(unittest.TestCase):
+class Program(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
@@ -143,6 +143,8 @@ class Made(unittest.TestCase):
         self.assertEqual(result.returncode, 5, result.stderr)
         self.assertIn(word, result.stderr)
 
+
+class Made(Program):
     def test_make_and_quantize_meet(self):
         plain, quantised, packed = (self.folder / name for name in ("plain", "quantised", "packed"))
         self.done("model", "make", "--shape", "tiny", "--seed", 3, "--bf16", plain)
@@ -180,6 +182,23 @@ class Made(unittest.TestCase):
         self.refused("--device cuda", "bench", "latency", "--model", model, "--profile")
         self.refused("config.json", "bench", "latency", "--model", self.folder / "none")
 
+    def test_what_formats_cost_is_what_was_recorded(self):
+        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
+        text = (tiny / "README.md").read_text()
+        for name in ("kv_bf16", "kv_fp8", "weights_fp8", "weights_nvfp4"):
+            seen = json.loads((tiny / f"eval_{name}.json").read_text())["divergence"]
+            row = f"| `eval_{name}.json` | {seen['kl']:.2g} | {seen['nll']:+.2g} | {seen['equal_answers']} of {seen['answers']} |"
+            self.assertEqual([line for line in text.splitlines() if line.startswith(f"| `eval_{name}.json` |")], [row])
+
+    def test_tasks_are_apart(self):
+        tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"
+        prompts = {split: {json.loads(line)["prompt"] for line in self.done(
+            "model", "tasks", "--grammar", tasks, "--split", split, "--count", 300).splitlines()} for split in ("train", "heldout")}
+        self.assertGreater(min(map(len, prompts.values())), 1000)
+        self.assertFalse(prompts["train"] & prompts["heldout"])
+
+
+class Eval(Program):
     def test_eval_counts_right_answers(self):
         tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
         seen = json.loads(self.done("model", "eval", tiny, "--grammar", tiny / "tasks.toml", "--count", 5, "--json"))
@@ -235,21 +254,6 @@ class Made(unittest.TestCase):
             (self.folder / "wide" / name).write_bytes((tiny / name).read_bytes())
         self.refused("different vocabularies", "model", "eval", self.folder / "wide", "--against", tiny, "--grammar", tiny / "tasks.toml", "--count", 1)
         self.refused("fathom model eval", "generate", "--model", tiny, "--kv-cache-dtype", "fp8", "--prompt", "hello")
-
-    def test_what_formats_cost_is_what_was_recorded(self):
-        tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
-        text = (tiny / "README.md").read_text()
-        for name in ("kv_bf16", "kv_fp8", "weights_fp8", "weights_nvfp4"):
-            seen = json.loads((tiny / f"eval_{name}.json").read_text())["divergence"]
-            row = f"| `eval_{name}.json` | {seen['kl']:.2g} | {seen['nll']:+.2g} | {seen['equal_answers']} of {seen['answers']} |"
-            self.assertEqual([line for line in text.splitlines() if line.startswith(f"| `eval_{name}.json` |")], [row])
-
-    def test_tasks_are_apart(self):
-        tasks = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny" / "tasks.toml"
-        prompts = {split: {json.loads(line)["prompt"] for line in self.done(
-            "model", "tasks", "--grammar", tasks, "--split", split, "--count", 300).splitlines()} for split in ("train", "heldout")}
-        self.assertGreater(min(map(len, prompts.values())), 1000)
-        self.assertFalse(prompts["train"] & prompts["heldout"])
 
 
 unittest.main(verbosity=2)

@@ -174,6 +174,7 @@ bool Server::wait_until_idle(std::chrono::nanoseconds timeout) {
 ServerStats Server::stats() const {
   const std::lock_guard lock(state_->mutex);
   return {.connections     = static_cast<int64_t>(state_->connections.size()),
+          .body_bytes      = state_->body_bytes,
           .accepted        = state_->accepted,
           .refused         = state_->refused,
           .dropped_stalled = state_->dropped_stalled};

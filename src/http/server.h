@@ -48,6 +48,7 @@ struct ServerOptions {
 
 struct ServerStats {
   int64_t connections = 0;  // open now
+  size_t body_bytes   = 0;  // of requests being read, counted towards max_bodies_bytes
   // Counters since the start.
   int64_t accepted        = 0;
   int64_t refused         = 0;  // of the accepted: beyond max_connections

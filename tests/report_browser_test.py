@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens the report, the logbook and the stand-alone roofline in headless Chromium.
+"""Opens the report, the logbook, the page of bars and the stand-alone roofline in headless Chromium.
 
 usage: report_browser_test.py PROGRAM     (PROGRAM is the built tests/report_page)
 
@@ -236,6 +236,16 @@ def expect_page(browser, path, charts):
             expect_silence(browser, where)
 
 
+def expect_bars(browser, path):
+    for width in (WIDE, PHONE):
+        browser.open(path, width)
+        cut = browser.evaluate("[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)")
+        expect(max(cut) <= 0, f"{path.name} at {width} px: tables are cut by {cut} px")
+        bars = browser.evaluate("[...document.querySelectorAll('td.bar div')].map(bar => bar.getBoundingClientRect().width)")
+        expect(max(bars) > width / 4, f"{path.name} at {width} px: the longest bar has {max(bars)} px")
+        expect(abs(bars[0] / bars[2] - 812.3 / 4200) < 0.01, f"{path.name} at {width} px: bars are no shares: {bars}")
+
+
 def bottom_of(browser, selector):
     return browser.evaluate(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().bottom")
 
@@ -357,6 +367,8 @@ def main():
             expect_page(browser, pages / "large.html", 45)
             expect_page(browser, pages / "index.html", 0)
             expect_page(browser, pages / "empty.html", 0)
+            expect_page(browser, pages / "metrics.html", 0)
+            expect_bars(browser, pages / "metrics.html")
 
             # The check must be able to fail: a page that is too wide is seen as such.
             wide = pages / "wide.html"

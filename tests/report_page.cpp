@@ -1,9 +1,11 @@
 // Writes the pages of a made-up run into a folder; tests/report_browser_test.py opens them.
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 
 #include "core/atomic_file.h"
+#include "report/metrics_page.h"
 #include "report/report.h"
 #include "report/report_fixture.h"
 
@@ -32,5 +34,20 @@ int main(int argc, char** argv) {
   older.started   = "2026-04-30T22:15:00Z";
   write("index.html", index_html({summary_of(empty, "c/report.html"), summary_of(run, "report.html"),
                                   summary_of(older, "b/report.html")}));
+
+  // Names and numbers as long as they come, so that a phone's width is tried.
+  const MetricBars ttft{.experiment = "ch15/monolithic_engine",
+                        .at         = "requests=40",
+                        .metric     = "time_to_first_token_p50_ns",
+                        .bars       = {{"one_request_at_a_time", 812.3e6, true},
+                                       {"continuous_batching_with_chunked_prefill", 101.2e6},
+                                       {"prefix_cache", 4.2e9}}};
+  const MetricBars rate{.experiment       = "ch15/monolithic_engine",
+                        .at               = "requests=40",
+                        .metric           = "output_tokens_per_s",
+                        .higher_is_better = true,
+                        .bars             = {{"one_request_at_a_time", 123.4, true}, {"prefix_cache", 4321}}};
+  write("metrics.html",
+        metrics_page("Metrics of artifacts/2026-05-01T08-00-00Z_ch15", std::array{ttft, rate}));
   return 0;
 }

@@ -14,13 +14,21 @@ using lab::escape;
 
 namespace {
 
-constexpr std::string_view kMetricsStyle =
-    ".metric { table-layout: fixed; max-width: 900px; }\n"
-    ".metric th { width: 27%; overflow-wrap: anywhere; }\n"
-    ".metric td.bar { width: 43%; }\n"
-    ".metric td.bar div { height: .8em; margin-top: .3em; background: var(--accent); print-color-adjust: "
-    "exact; }\n"
-    ".metric tr.baseline td.bar div { background: var(--muted); }\n";
+constexpr std::string_view kMetricsStyle = R"css(
+.metric { table-layout: fixed; max-width: 900px; }
+.metric th { width: 27%; overflow-wrap: anywhere; }
+.metric td.bar { width: 43%; }
+.metric td.bar div { height: .8em; margin-top: .3em; background: var(--accent); print-color-adjust: exact; }
+.metric tr.baseline td.bar div { background: var(--muted); }
+/* On a phone the bar has a line of its own, under the name and the numbers. */
+@media screen and (max-width: 500px) {
+  .metric, .metric tbody, .metric caption { display: block; }
+  .metric tr { display: grid; grid-template: "name value change" "bar bar bar" / minmax(0, 1fr) auto 76px;
+    gap: 0 10px; padding: 5px 0; border-bottom: 1px solid var(--rule); }
+  .metric th, .metric td { width: auto; padding: 0; border: 0; }
+  .metric td.bar { width: auto; grid-area: bar; }
+}
+)css";
 
 std::string value_text(const MetricBars& chart, double value) {
   if (!std::isfinite(value)) return std::string(lab::kAbsent);

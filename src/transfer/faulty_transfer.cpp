@@ -36,6 +36,11 @@ Status FaultyTransfer::put(const Grant& grant, const Immediate& immediate, std::
   return put;
 }
 
+Status FaultyTransfer::renew(const Grant& grant) {
+  if (cut_) return Error{"the connection was cut"};
+  return happens(faults_.drop) ? Ok() : inner_->renew(grant);
+}
+
 void FaultyTransfer::flush() {
   while (!held_.empty() && !cut_) {
     std::swap(held_[random() % held_.size()], held_.back());

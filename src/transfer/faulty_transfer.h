@@ -23,6 +23,7 @@ class FaultyTransfer final : public Transfer {
   FaultyTransfer(std::unique_ptr<Transfer> inner, const Faults& faults, uint64_t seed);
 
   Status put(const Grant& grant, const Immediate& immediate, std::span<const std::byte> bytes) override;
+  Status renew(const Grant& grant) override;
   // Lets everything delayed arrive; what the destructor finds is lost.
   void flush();
 

@@ -85,6 +85,14 @@ Landing::Answer Landing::arrive(const Immediate& immediate, std::span<const std:
   return answer;
 }
 
+bool Landing::renew(const Tag& tag, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  const auto at = find(tag);
+  if (at == states_.end() || at->second.ended) return false;
+  at->second.deadline = std::max(at->second.deadline, now + options_.lease);
+  return true;
+}
+
 bool Landing::claim(const Tag& tag, WriterId writer) {
   const std::lock_guard lock(mutex_);
   const auto at = find(tag);

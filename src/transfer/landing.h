@@ -50,6 +50,9 @@ class Landing {
   // Copies a slice's bytes to its page. Bytes of another number or checksum end the transfer.
   Answer arrive(const Immediate& immediate, std::span<const std::byte> bytes, TimePoint now);
 
+  // The writer lives. False: the transfer has ended.
+  bool renew(const Tag& tag, TimePoint now);
+
   // For writers that copy by themselves. A grant is claimed before the first byte; false: it has ended, and
   // nothing may be written. Then every slice's bytes are there before arrive_in_place().
   bool claim(const Tag& tag, WriterId writer);

@@ -89,8 +89,12 @@ TEST_F(LandingTest, ALeaseIsRenewedBySlicesAndEndsWithoutThem) {
   EXPECT_EQ(arrive(granted, 1, filled(8, 1), kStart + 10ms), Answer::taken) << "an earlier time";
   landing_.expire(kStart + 189ms);
   EXPECT_FALSE(outcome_) << "a renewal never shortens a lease";
-  landing_.expire(kStart + 190ms);
+  EXPECT_TRUE(landing_.renew(granted.tag, kStart + 180ms));
+  landing_.expire(kStart + 279ms);
+  EXPECT_FALSE(outcome_);
+  landing_.expire(kStart + 280ms);
   EXPECT_EQ(outcome_, Outcome::expired);
+  EXPECT_FALSE(landing_.renew(granted.tag, kStart + 280ms));
   EXPECT_EQ(landing_.free_pages(), 4);
 }
 

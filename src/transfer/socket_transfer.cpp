@@ -40,6 +40,7 @@ constexpr auto kTick         = std::chrono::milliseconds(20);
 enum class Kind : uint32_t {
   bytes,     // of a slice, and its immediate
   in_place,  // an immediate; the writer has copied the bytes
+  renew,     // the lease of a transfer
   claim,     // asks for leave to copy; answered with one byte, 1: granted
 };
 
@@ -91,6 +92,7 @@ struct LandingServer::State {
   asio::awaitable<void> receive(tcp::socket socket) {
     const WriterId writer = ++writers;
     std::vector<std::byte> bytes;
+    bool copies = false;
     for (;;) {
       Frame frame;
       if (const auto [error, n] =
@@ -102,8 +104,13 @@ struct LandingServer::State {
         break;
       if (frame.kind == Kind::claim) {
         const uint8_t granted = landing.claim(frame.tag, writer) ? 1 : 0;
+        copies                = copies || granted != 0;
         const auto [error, n] = co_await asio::async_write(socket, asio::buffer(&granted, 1), kTuple);
         if (error || granted == 0) break;
+        continue;
+      }
+      if (frame.kind == Kind::renew) {
+        if (!landing.renew(frame.tag, Clock::now())) break;
         continue;
       }
       const auto answer = frame.kind == Kind::bytes
@@ -111,11 +118,12 @@ struct LandingServer::State {
                               : landing.arrive_in_place(frame.immediate(), writer, Clock::now());
       if (answer == Landing::Answer::refused) break;
     }
-    // A writer that may still copy is only gone once it has closed its end: told of the refusal, or ended.
-    error_code ignored;
-    socket.shutdown(tcp::socket::shutdown_send, ignored);
-    for (bytes.resize(4096);;)
+    // Closing tells the writer, at its next write. One that copies by itself is gone when it has closed its
+    // end.
+    while (copies) {
+      bytes.resize(4096);
       if (const auto [error, n] = co_await socket.async_read_some(asio::buffer(bytes), kTuple); error) break;
+    }
     landing.writer_gone(writer);
   }
 
@@ -213,6 +221,8 @@ class SocketTransfer final : public Transfer {
     }
     return send(frame_of(Kind::in_place, immediate, 0), {});
   }
+
+  Status renew(const Grant& grant) override { return send(frame_of(Kind::renew, {.tag = grant.tag}, 0), {}); }
 
  private:
   Status failure(const error_code& error) {

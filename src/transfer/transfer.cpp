@@ -19,6 +19,11 @@ class MemcpyTransfer final : public Transfer {
                                immediate.slice)};
     return Ok();
   }
+  Status renew(const Grant& grant) override {
+    if (!landing_.renew(grant.tag, Clock::now()))
+      return Error{fmt::format("transfer {} has ended", grant.tag.transfer)};
+    return Ok();
+  }
 
  private:
   Landing& landing_;

@@ -57,6 +57,8 @@ class Transfer {
   // Writes `bytes` to the slice that the immediate names, then delivers the immediate. Takes bounded time. An
   // error means that it may or may not have arrived; a repetition does no harm.
   virtual Status put(const Grant& grant, const Immediate& immediate, std::span<const std::byte> bytes) = 0;
+  // The writer lives and will write more: the lease is renewed, never shortened.
+  virtual Status renew(const Grant& grant) = 0;
 };
 
 struct Slice {

@@ -41,26 +41,81 @@ void BlockManager::hash(SequencePages& pages, std::span<const TokenId> tokens, i
   }
 }
 
+int64_t BlockManager::longest_prefix(std::span<const BlockHash> hashes) const {
+  int64_t best = 0;
+  std::array<int64_t, kKvKinds> run{};  // cached blocks without a gap, up to block b
+  for (size_t b = 0; b < hashes.size(); ++b) {
+    bool held = true;
+    for (int kind = 0; kind < kKvKinds; ++kind) {
+      run[kind] = pools_[kind].pages() == 0 || pools_[kind].find(hashes[b]) ? run[kind] + 1 : 0;
+      held      = held && run[kind] >= reach(kind, static_cast<int64_t>(b) + 1);
+    }
+    if (run[kFull] == 0) break;
+    if (held) best = static_cast<int64_t>(b) + 1;
+  }
+  return best;
+}
+
+int64_t BlockManager::cached_prefix(std::span<const TokenId> tokens, std::string_view salt) const {
+  if (!prefix_cache_) return 0;
+  SequencePages pages;
+  hash(pages, tokens, prefix_blocks(static_cast<int64_t>(tokens.size())), salt);
+  return longest_prefix(pages.block_hashes) * page_size_;
+}
+
+std::vector<KvBlock> BlockManager::missing_blocks(std::span<const TokenId> tokens,
+                                                  std::string_view salt) const {
+  const int64_t prefix = prefix_blocks(static_cast<int64_t>(tokens.size()));
+  SequencePages pages;
+  hash(pages, tokens, prefix, salt);
+  std::vector<KvBlock> missing;
+  for (int64_t b = 0; b < prefix; ++b)
+    for (const KvKind kind : {kFull, kWindow})
+      if (prefix_needs(kind, b, prefix) && !pools_[kind].find(pages.block_hashes[static_cast<size_t>(b)]))
+        missing.push_back({.kind = kind, .block = b, .bytes = {}});
+  return missing;
+}
+
+bool BlockManager::insert_prefix(std::span<const TokenId> tokens, std::string_view salt,
+                                 const std::function<void(KvKind, int64_t, Page)>& fill) {
+  if (!prefix_cache_) return false;
+  const int64_t prefix = prefix_blocks(static_cast<int64_t>(tokens.size()));
+  SequencePages hashed;
+  hash(hashed, tokens, prefix, salt);
+  // Blocks that are cached get a reference first, lest the new ones evict them.
+  std::array<std::vector<std::pair<int64_t, std::optional<Page>>>, kKvKinds> blocks;
+  bool room = true;
+  for (const KvKind kind : {kFull, kWindow}) {
+    int64_t lacking = 0;
+    for (int64_t b = 0; b < prefix; ++b)
+      if (prefix_needs(kind, b, prefix)) {
+        const auto page = pools_[kind].find(hashed.block_hashes[static_cast<size_t>(b)]);
+        if (page) pools_[kind].add_ref(*page);
+        lacking += page ? 0 : 1;
+        blocks[kind].emplace_back(b, page);
+      }
+    room = room && lacking <= pools_[kind].free_pages();
+  }
+  for (const KvKind kind : {kFull, kWindow}) {
+    for (auto& [b, page] : blocks[kind])
+      if (room && !page) {
+        page = pools_[kind].allocate();
+        fill(kind, b, *page);
+        pools_[kind].set_hash(*page, hashed.block_hashes[static_cast<size_t>(b)]);
+      }
+    for (auto block = blocks[kind].rbegin(); block != blocks[kind].rend(); ++block)  // as in free()
+      if (block->second) pools_[kind].release(*block->second);
+  }
+  return room;
+}
+
 int64_t BlockManager::match_prefix(SequencePages& pages, std::span<const TokenId> tokens,
                                    std::string_view salt) {
   FATHOM_EXPECT(pages.block_tables[kFull].pages.empty() && pages.block_tables[kWindow].pages.empty(),
                 "a sequence that has pages adopts none");
   if (!prefix_cache_) return 0;
-  const int64_t max_blocks = (static_cast<int64_t>(tokens.size()) - 1) / page_size_;
-  hash(pages, tokens, max_blocks, salt);
-
-  int64_t best = 0;
-  std::array<int64_t, kKvKinds> run{};  // cached blocks without a gap, up to block b
-  for (int64_t b = 0; b < max_blocks; ++b) {
-    const BlockHash& hash = pages.block_hashes[static_cast<size_t>(b)];
-    bool held             = true;
-    for (int kind = 0; kind < kKvKinds; ++kind) {
-      run[kind] = pools_[kind].pages() == 0 || pools_[kind].find(hash) ? run[kind] + 1 : 0;
-      held      = held && run[kind] >= reach(kind, b + 1);
-    }
-    if (run[kFull] == 0) break;
-    if (held) best = b + 1;
-  }
+  hash(pages, tokens, prefix_blocks(static_cast<int64_t>(tokens.size())), salt);
+  const int64_t best = longest_prefix(pages.block_hashes);
   for (int kind = 0; kind < kKvKinds; ++kind) {
     BlockPool& pool     = pools_[kind];
     auto& [held, first] = pages.block_tables[kind];

@@ -8,18 +8,16 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "engine/block_pool.h"
+#include "engine/kv_block.h"
 #include "model/tokenizer.h"
 
 namespace fathom::engine {
-
-// The kinds of layers; each has a page pool and block tables of its own.
-enum KvKind { kFull, kWindow };
-inline constexpr int kKvKinds = 2;
 
 // The pages of one sequence for one kind of layer, by block. Blocks before `first` were freed and are -1.
 struct BlockTable {
@@ -49,6 +47,22 @@ class BlockManager {
   // to compute. Returns the number of tokens of the prefix.
   int64_t match_prefix(SequencePages& pages, std::span<const model::TokenId> tokens, std::string_view salt);
 
+  // What match_prefix() would find.
+  int64_t cached_prefix(std::span<const model::TokenId> tokens, std::string_view salt) const;
+
+  // For blocks that another engine has computed. A prefix is that of match_prefix(): it ends before the last
+  // token. It needs all its blocks for full attention, and those that its end attends to for the window.
+  int64_t prefix_blocks(int64_t tokens) const { return (tokens - 1) / page_size_; }
+  bool prefix_needs(KvKind kind, int64_t block, int64_t prefix) const {
+    return pools_[kind].pages() > 0 && block < prefix && block >= prefix - reach(kind, prefix);
+  }
+  // The blocks needed for the whole prefix that are not cached, without bytes.
+  std::vector<KvBlock> missing_blocks(std::span<const model::TokenId> tokens, std::string_view salt) const;
+  // Caches the whole prefix: `fill` is called with a page for each missing block. Where too few pages are
+  // free it changes nothing and returns false.
+  bool insert_prefix(std::span<const model::TokenId> tokens, std::string_view salt,
+                     const std::function<void(KvKind, int64_t block, Page)>& fill);
+
   // Allocates pages for positions before `end`. Where too few are free, allocates none and returns false.
   bool allocate(SequencePages& pages, int64_t end);
   bool can_allocate(const SequencePages& pages, int64_t end) const;
@@ -74,6 +88,8 @@ class BlockManager {
  private:
   void hash(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t blocks,
             std::string_view salt) const;
+  // The number of blocks of the longest cached prefix.
+  int64_t longest_prefix(std::span<const BlockHash> hashes) const;
   // How many of the blocks before block b a sequence that continues at b attends to.
   int64_t reach(int kind, int64_t b) const;
 

@@ -48,6 +48,9 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     memory_.weights += static_cast<int64_t>(tensor.bytes.size());
   memory_.workspace = model_.workspace_bytes() + logits_.size() * int64_t{sizeof(float)};
   for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
+    layers_[checkpoint.config.layers[l] == model::Attention::full ? kFull : kWindow].push_back(
+        static_cast<int64_t>(l));
+  for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
     for (const auto& half :
          {kv_.layer(static_cast<int64_t>(l)).keys, kv_.layer(static_cast<int64_t>(l)).values}) {
       memory_.kv_cache += half.size() * int64_t{sizeof(float)};
@@ -71,6 +74,38 @@ CpuRunner::~CpuRunner() {
 
 std::string CpuRunner::device_name() const {
   return fmt::format("{} thread{}", threads_.threads(), threads_.threads() == 1 ? "" : "s");
+}
+
+std::vector<std::span<std::byte>> CpuRunner::kv_block(KvKind kind, Page page) const {
+  std::vector<std::span<std::byte>> pieces;
+  for (const int64_t l : layers_[kind])
+    for (const View<float, 4>& half : {kv_.layer(l).keys, kv_.layer(l).values}) {
+      const int64_t numbers = half.extent(1) * half.extent(2) * half.extent(3);
+      pieces.push_back(
+          std::as_writable_bytes(std::span(half.data() + page * numbers, static_cast<size_t>(numbers))));
+    }
+  return pieces;
+}
+
+int64_t CpuRunner::kv_block_bytes(KvKind kind) const {
+  if (layers_[kind].empty()) return 0;
+  const View<float, 4> keys = kv_.layer(layers_[kind].front()).keys;
+  return 2 * static_cast<int64_t>(layers_[kind].size()) * keys.extent(1) * keys.extent(2) * keys.extent(3) *
+         int64_t{sizeof(float)};
+}
+
+void CpuRunner::read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const {
+  for (const auto piece : kv_block(kind, page)) {
+    std::memcpy(to.data(), piece.data(), piece.size());
+    to = to.subspan(piece.size());
+  }
+}
+
+void CpuRunner::write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) {
+  for (const auto piece : kv_block(kind, page)) {
+    std::memcpy(piece.data(), from.data(), piece.size());
+    from = from.subspan(piece.size());
+  }
 }
 
 void CpuRunner::work() {

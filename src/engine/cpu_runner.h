@@ -36,10 +36,16 @@ class CpuRunner final : public ModelRunner {
   int threads() const override { return threads_.threads(); }
   MemoryUse memory() const override { return memory_; }
   View<const int64_t, 2> expert_load() const override { return model_.expert_load(); }
+  int64_t kv_block_bytes(KvKind kind) const override;
+  void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
+  void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
 
  private:
+  // The pieces of a KvBlock, in order.
+  std::vector<std::span<std::byte>> kv_block(KvKind kind, Page page) const;
+
   // Rows of one forward pass: first_row .. first_row + rows of the step, of `sequences` scheduled sequences
   // from first_sequence on.
   struct MicroBatch {
@@ -58,7 +64,8 @@ class CpuRunner final : public ModelRunner {
   ThreadPool threads_;
   model::GptOss model_;
   model::KvCache kv_;
-  std::vector<Sampler> samplers_;  // one for each thread
+  std::array<std::vector<int64_t>, kKvKinds> layers_;  // of each kind
+  std::vector<Sampler> samplers_;                      // one for each thread
   Buffer<float> logits_;
   MemoryUse memory_;
 

@@ -84,6 +84,12 @@ std::optional<Refusal> Engine::refusal(const Request& request) const {
   for (const TokenId id : request.prompt)
     if (id < 0 || id >= V)
       return Refusal{invalid, fmt::format("the prompt has token {}, but ids are 0 to {}", id, V - 1)};
+  for (const TokenId id : request.resumed)
+    if (id < 0 || id >= V)
+      return Refusal{invalid, fmt::format("the answer so far has token {}, but ids are 0 to {}", id, V - 1)};
+  if (static_cast<int64_t>(request.resumed.size()) >= std::max<int64_t>(request.max_tokens, 1))
+    return Refusal{invalid, fmt::format("the answer so far has {} tokens already, and max_tokens is {}",
+                                        request.resumed.size(), request.max_tokens)};
   for (const TokenId id : request.stop_ids)
     if (id < 0 || id >= V)
       return Refusal{invalid, fmt::format("a stop token is {}, but ids are 0 to {}", id, V - 1)};
@@ -134,6 +140,14 @@ void Engine::cancel(RequestId id, FinishReason reason) {
   changed_.notify_all();
 }
 
+void Engine::with_kv(std::function<void(KvStore&)> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    kv_work_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
 GeneratorStats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   GeneratorStats now = stats_;
@@ -171,10 +185,12 @@ void Engine::loop() {
       process_output(in_flight, std::move(outputs));
       finish_cancelled();
       drop_finished(next, overlapped);
+      if (!overlapped) run_kv_work();
       if (!async) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {
       finish_cancelled();
+      run_kv_work();
       next = schedule();
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");
     }
@@ -242,7 +258,9 @@ bool Engine::receive_requests(bool in_flight) {
   {
     std::unique_lock lock(mutex_);
     if (!in_flight && scheduler_.idle())
-      changed_.wait(lock, [&] { return ending_ || !inbox_.empty() || !cancel_inbox_.empty(); });
+      changed_.wait(lock, [&] {
+        return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty();
+      });
     if (ending_) {
       for (const auto& [id, sequence] : sequences_) cancel_inbox_.push_back({id, FinishReason::cancelled});
       for (const auto& sequence : inbox_) cancel_inbox_.push_back({sequence->id, FinishReason::cancelled});
@@ -272,10 +290,11 @@ void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> o
 void Engine::process_output(const ScheduledSequence& scheduled, SequenceOutput& output) {
   Sequence& sequence     = *scheduled.sequence;
   const Request& request = sequence.request;
-  const bool first       = sequence.num_output_tokens() == 0 && !output.tokens.empty();
+  const bool first       = sequence.times.first_token == TimePoint() && !output.tokens.empty();
   if (!output.error.empty())
     return finish(sequence, FinishReason::error, std::move(output.tokens), output.error);
 
+  if (request.on_kv_block) report_kv_blocks(scheduled);
   std::vector<TokenId> ids;
   for (const Sampled& sampled : output.tokens) ids.push_back(sampled.id);
   scheduler_.commit(scheduled, output.rejected, ids);
@@ -295,6 +314,32 @@ void Engine::process_output(const ScheduledSequence& scheduled, SequenceOutput& 
   if (sequence.num_output_tokens() >= request.max_tokens)
     return finish(sequence, FinishReason::length, std::move(output.tokens));
   notifications_.push_back({.sequence = &sequence, .tokens = std::move(output.tokens)});
+}
+
+// Blocks of the prompt that the step has completed, before commit() frees those behind the window.
+void Engine::report_kv_blocks(const ScheduledSequence& scheduled) {
+  Sequence& sequence = *scheduled.sequence;
+  if (!sequence.running || sequence.admissions != scheduled.admission) return;  // preempted meanwhile
+  const int64_t prefix = blocks_.prefix_blocks(sequence.num_prompt_tokens());
+  const int64_t end    = std::min(prefix, (scheduled.first + scheduled.rows) / blocks_.page_size());
+  for (int64_t& block = sequence.reported_kv_blocks; block < end; ++block)
+    for (const KvKind kind : {kFull, kWindow}) {
+      if (!blocks_.prefix_needs(kind, block, prefix) || runner_->kv_block_bytes(kind) == 0) continue;
+      kv_bytes_.resize(static_cast<size_t>(runner_->kv_block_bytes(kind)));
+      runner_->read_kv_block(kind, sequence.pages.block_tables[kind].pages[static_cast<size_t>(block)],
+                             kv_bytes_);
+      sequence.request.on_kv_block({.kind = kind, .block = block, .bytes = kv_bytes_});
+    }
+}
+
+void Engine::run_kv_work() {
+  std::vector<std::function<void(KvStore&)>> work;
+  {
+    const std::lock_guard lock(mutex_);
+    work.swap(kv_work_);
+  }
+  KvStore store(blocks_, *runner_);
+  for (const auto& one : work) one(store);
 }
 
 void Engine::finish_cancelled() {

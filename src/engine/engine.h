@@ -20,6 +20,7 @@
 #include "engine/block_manager.h"
 #include "engine/config.h"
 #include "engine/generator.h"
+#include "engine/kv_store.h"
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
 #include "model/checkpoint.h"
@@ -46,6 +47,12 @@ class Engine final : public Generator {
   GeneratorStats stats() const override;
   int64_t max_context() const override { return config_.max_context; }
   bool drain(std::chrono::nanoseconds timeout) override;
+
+  // Runs `work` soon, on the engine's thread while no step is in flight. From any thread. It must not throw;
+  // it is dropped if the engine ends before.
+  void with_kv(std::function<void(KvStore&)> work);
+  // Bytes of a block of the prefix cache; 0 where there are no such layers, or the device cannot hand it out.
+  int64_t kv_block_bytes(KvKind kind) const { return runner_->kv_block_bytes(kind); }
 
   const model::Checkpoint& checkpoint() const { return checkpoint_; }
   const EngineConfig& config() const { return config_; }
@@ -85,7 +92,9 @@ class Engine final : public Generator {
   std::vector<SequenceOutput> get_output(const SchedulerOutput& step);
   void process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
   void process_output(const ScheduledSequence& scheduled, SequenceOutput& output);
+  void report_kv_blocks(const ScheduledSequence& scheduled);
   void finish_cancelled();
+  void run_kv_work();
   void drop_finished(SchedulerOutput& step, bool overlapped) const;
   void finish(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {},
               std::string error = {});
@@ -105,6 +114,7 @@ class Engine final : public Generator {
   std::vector<Notification> notifications_;
   GeneratorStats counters_;
   std::deque<StepRecord> steps_in_flight_;  // for config_.on_step
+  std::vector<std::byte> kv_bytes_;         // of the block that is reported
   std::vector<int64_t> last_expert_load_;   // before the latest step, for its record
 
   mutable std::mutex mutex_;
@@ -112,6 +122,7 @@ class Engine final : public Generator {
   // Under mutex_.
   std::vector<std::unique_ptr<Sequence>> inbox_;
   std::vector<Cancellation> cancel_inbox_;
+  std::vector<std::function<void(KvStore&)>> kv_work_;
   GeneratorStats stats_;  // copied from counters_ once a step
   int64_t unfinished_ = 0, queued_ = 0, queued_tokens_ = 0;
   RequestId next_id_ = 1;

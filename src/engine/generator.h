@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/constraint.h"
+#include "engine/kv_block.h"
 #include "engine/memory_use.h"
 #include "engine/sampler.h"
 #include "model/tokenizer.h"
@@ -33,6 +34,12 @@ struct Request {
   int priority = 0;                        // lower goes first
   std::string cache_salt;                  // cached prefixes are shared among requests of equal salt only
   std::unique_ptr<Constraint> constraint;  // null: every token is allowed
+  // The answer so far, of an earlier attempt: it goes on from there, as if this engine had written it. Counts
+  // in max_tokens and min_tokens; a constraint has accepted it.
+  std::vector<model::TokenId> resumed = {};
+  // Called on the engine's thread for every block of the prompt that a prefix cache can hold, once, when it
+  // is final. It must not throw or block, and copies the bytes. Null: nobody wants them.
+  KvBlockListener on_kv_block = {};
 };
 
 enum class FinishReason { stop, length, cancelled, error };

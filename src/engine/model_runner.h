@@ -53,6 +53,11 @@ class ModelRunner {
   // Tokens routed to each expert so far, [layers, E]; empty where the runner does not count them. This and
   // the following: not while a step is in flight.
   virtual View<const int64_t, 2> expert_load() const { return {}; }
+  // Bytes of a KvBlock; 0 where there are no such layers, or the runner cannot hand its cache out.
+  virtual int64_t kv_block_bytes(KvKind) const { return 0; }
+  // Both: not while a step is in flight. Precondition: kv_block_bytes(kind) > 0, and so many bytes.
+  virtual void read_kv_block(KvKind, Page, std::span<std::byte>) const {}
+  virtual void write_kv_block(KvKind, Page, std::span<const std::byte>) {}
   // Seconds so far.
   virtual double forward_s() const = 0;
   virtual double sample_s() const  = 0;

@@ -155,10 +155,10 @@ bool Scheduler::admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget
   sequence.running             = true;
   sequence.num_computed_tokens = sequence.num_scheduled_tokens = hit;
   if (sequence.admissions++ == 0) {
-    sequence.cached_tokens = hit;
+    sequence.cached_tokens = std::min(hit, sequence.num_prompt_tokens());
     counters_.prompt_tokens += sequence.num_prompt_tokens();
     counters_.prefix_queried_tokens += config_.prefix_cache ? sequence.num_prompt_tokens() : 0;
-    counters_.prefix_hit_tokens += hit;
+    counters_.prefix_hit_tokens += sequence.cached_tokens;
   }
   schedule_chunk(sequence, step, budget);
   return true;

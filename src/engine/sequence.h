@@ -16,6 +16,7 @@ struct Sequence {
   Sequence(RequestId request_id, Request asked, Listener told, TimePoint now)
       : id(request_id), request(std::move(asked)), listener(std::move(told)), tokens(request.prompt) {
     times.received = now;
+    tokens.insert(tokens.end(), request.resumed.begin(), request.resumed.end());
   }
 
   const RequestId id;
@@ -31,7 +32,8 @@ struct Sequence {
   int64_t admissions              = 0;      // times it went from waiting to running
   int64_t draft_tokens            = 0;      // length of its next draft, at most
 
-  int64_t cached_tokens = 0;  // prefix cache hits of its first admission
+  int64_t cached_tokens      = 0;  // prefix cache hits of its first admission
+  int64_t reported_kv_blocks = 0;  // of its prompt, to Request::on_kv_block
   int64_t drafted = 0, accepted = 0;
   RequestTimes times;
 

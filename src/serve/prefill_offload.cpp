@@ -1,0 +1,259 @@
+#include "serve/prefill_offload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "http/sse.h"
+
+namespace fathom::serve {
+namespace {
+
+using engine::FinishReason;
+using engine::RequestId;
+using OffloadClock = std::chrono::steady_clock;
+
+// Ids of considered requests; the engine's own are below.
+constexpr RequestId kFirstOffloaded = RequestId{1} << 63;
+constexpr int64_t kLandingContexts  = 4;  // prompts of the whole context that may be on their way at once
+// A prefill worker answers when it has computed the prompt; the lease ends one that is silent long before.
+constexpr auto kLongestPrefill = std::chrono::minutes(10);
+
+transfer::Landing::Options landing_options(const engine::Engine& engine, std::chrono::milliseconds lease) {
+  const auto full   = engine.kv_block_bytes(engine::kFull);
+  const auto window = engine.kv_block_bytes(engine::kWindow);
+  return {.pages      = kLandingContexts * 2 * (engine.max_context() / engine.config().page_size + 1),
+          .page_bytes = std::max({full, window, int64_t{1}}),
+          .lease      = lease,
+          .limit      = kLongestPrefill};
+}
+
+}  // namespace
+
+PrefillOffload::PrefillOffload(engine::Engine& engine, const Options& options)
+    : engine_(engine),
+      options_(options),
+      landing_(landing_options(engine, options.lease)),
+      next_id_(kFirstOffloaded) {}
+
+Result<std::unique_ptr<PrefillOffload>> PrefillOffload::start(engine::Engine& engine, const Options& options) {
+  std::unique_ptr<PrefillOffload> offload(new PrefillOffload(engine, options));
+  auto server = transfer::LandingServer::listen(offload->landing_, options.host);
+  if (!server) return server.error();
+  offload->server_ = std::move(server).value();
+  for (const http::Url& url : options.peers) {
+    auto client = http::Client::open(url, 1);
+    if (!client) return client.error();
+    offload->peers_.push_back({.client = std::move(client).value(), .inhibited_until = {}});
+  }
+  return offload;
+}
+
+// The engine still runs, so everything that was begun ends through it.
+PrefillOffload::~PrefillOffload() {
+  for (Peer& peer : peers_) peer.client->stop();
+  std::vector<RequestId> left;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    for (const auto& [id, one] : offloaded_) left.push_back(id);
+  }
+  for (const RequestId id : left) cancel(id);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return offloaded_.empty(); });
+}
+
+std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request request,
+                                                                engine::Listener listener) {
+  const auto tokens = static_cast<int64_t>(request.prompt.size() + request.resumed.size());
+  if (tokens < options_.min_uncached_tokens || peers_.empty())
+    return engine_.submit(std::move(request), std::move(listener));
+  if (auto refusal = engine_.refusal(request)) return *refusal;
+  auto one      = std::make_shared<Offloaded>();
+  one->tokens   = request.prompt;
+  one->received = OffloadClock::now();
+  one->tokens.insert(one->tokens.end(), request.resumed.begin(), request.resumed.end());
+  one->request  = std::move(request);
+  one->listener = std::move(listener);
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_)
+      return engine::Refusal{engine::Refusal::Reason::stopping,
+                             "the engine is stopping and takes no more requests"};
+    one->id = next_id_++;
+    offloaded_.emplace(one->id, one);
+  }
+  engine_.with_kv([this, one](engine::KvStore& store) { consider(one, store); });
+  return one->id;
+}
+
+// On the engine's thread: what lacks here, and whether it is enough to ask for.
+void PrefillOffload::consider(const OffloadedPtr& one, engine::KvStore& store) {
+  const int64_t cached = store.cached_tokens(one->tokens, one->request.cache_salt);
+  if (static_cast<int64_t>(one->tokens.size()) - cached < options_.min_uncached_tokens) return compute(one);
+  one->blocks = store.missing(one->tokens, one->request.cache_salt);
+  if (one->blocks.empty() || !ask(one)) compute(one);
+}
+
+bool PrefillOffload::ask(const OffloadedPtr& one) {
+  std::vector<uint64_t> sizes;
+  for (const engine::KvBlock& block : one->blocks)
+    sizes.push_back(static_cast<uint64_t>(engine_.kv_block_bytes(block.kind)));
+  const auto now       = OffloadClock::now();
+  http::Client* client = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (one->cancelled || draining_) return false;
+    for (size_t i = 0; i < peers_.size() && !client; ++i) {
+      one->peer = next_peer_++ % peers_.size();
+      if (peers_[one->peer].inhibited_until <= now) client = peers_[one->peer].client.get();
+    }
+    if (!client) return false;
+    const auto granted =
+        landing_.grant(sizes, now, [this, one](transfer::Outcome outcome) { landed(one, outcome); });
+    if (!granted) return false;
+    one->grant = *granted;
+    one->asked = true;
+    ++stats_.asked;
+  }
+  http::ClientRequest call{.method  = "POST",
+                           .target  = "/worker/prefill",
+                           .headers = {{"Content-Type", "application/json"}},
+                           .timeout = kLongestPrefill};
+  if (!options_.api_key.empty()) call.headers.push_back({"Authorization", "Bearer " + options_.api_key});
+  call.body = http::text_of(json_of(PrefillRequest{
+      .prompt     = one->tokens,
+      .cache_salt = one->request.cache_salt,
+      .layout     = options_.layout,
+      .grant      = one->grant,
+      .blocks     = one->blocks,
+      .port       = server_->port(),
+      .memory     = options_.shared_memory ? landing_.memory().path() : ""}));
+  // Success is known by what landed. Any other answer ends the wait at once.
+  const auto status = std::make_shared<int>(0);
+  client->start(std::move(call), {.status = [status](int got) { *status = got; },
+                                  .body   = [](OffloadClock::time_point, std::string_view) {},
+                                  .end =
+                                      [this, one, status](OffloadClock::time_point, const std::string& error) {
+                                        if (!error.empty() || *status != 200) landing_.revoke(one->grant.tag);
+                                      }});
+  return true;
+}
+
+// From any thread, with no lock held.
+void PrefillOffload::landed(const OffloadedPtr& one, transfer::Outcome outcome) {
+  if (outcome != transfer::Outcome::complete) {
+    const std::lock_guard lock(mutex_);
+    ++stats_.failed;
+    if (outcome == transfer::Outcome::expired)
+      peers_[one->peer].inhibited_until = OffloadClock::now() + options_.inhibition;
+  }
+  engine_.with_kv([this, one, outcome](engine::KvStore& store) {
+    if (outcome == transfer::Outcome::complete) use_blocks(*one, store);
+    compute(one);
+  });
+}
+
+void PrefillOffload::use_blocks(Offloaded& one, engine::KvStore& store) {
+  for (uint32_t i = 0; i < one.blocks.size(); ++i) one.blocks[i].bytes = landing_.slice(one.grant, i);
+  const bool used = store.insert(one.tokens, one.request.cache_salt, one.blocks);
+  landing_.release(one.grant.tag);
+  const std::lock_guard lock(mutex_);
+  used ? ++stats_.landed : ++stats_.failed;
+  if (used) stats_.blocks += static_cast<int64_t>(one.blocks.size());
+}
+
+// On the engine's thread: the request goes on as any other. Blocks that were evicted meanwhile are computed.
+void PrefillOffload::compute(const OffloadedPtr& one) {
+  const auto ends = [this, one](FinishReason reason, std::string_view error) {
+    const auto now = OffloadClock::now();
+    const engine::RequestTimes times{
+        .received = one->received, .scheduled = now, .first_token = now, .finished = now};
+    one->listener({.tokens = {}, .finish = reason, .error = error, .times = &times});
+    end(one->id);
+  };
+  std::unique_lock lock(mutex_);
+  if (one->cancelled) {
+    lock.unlock();
+    return ends(*one->cancelled, "");
+  }
+  auto submitted =
+      engine_.submit(std::move(one->request), [this, one](const engine::RequestOutput& output) {
+        engine::RequestOutput told = output;
+        engine::RequestTimes times;
+        if (output.times) {
+          times          = *output.times;
+          times.received = one->received;
+          told.times     = &times;
+        }
+        one->listener(told);
+        if (output.finish) end(one->id);
+      });
+  if (const auto* id = std::get_if<RequestId>(&submitted)) {
+    one->engine_id = *id;
+    return;
+  }
+  lock.unlock();
+  ends(FinishReason::error, std::get<engine::Refusal>(submitted).message);
+}
+
+void PrefillOffload::end(RequestId id) {
+  {
+    const std::lock_guard lock(mutex_);
+    offloaded_.erase(id);
+  }
+  changed_.notify_all();
+}
+
+void PrefillOffload::cancel(RequestId id, FinishReason reason) {
+  if (id < kFirstOffloaded) return engine_.cancel(id, reason);
+  transfer::Tag tag;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = offloaded_.find(id);
+    if (found == offloaded_.end()) return;
+    Offloaded& one = *found->second;
+    if (one.engine_id) return engine_.cancel(*one.engine_id, reason);
+    if (!one.cancelled) one.cancelled = reason;
+    tag = one.grant.tag;
+  }
+  landing_.revoke(tag);  // if it was asked; then compute() ends it
+}
+
+engine::GeneratorStats PrefillOffload::stats() const {
+  engine::GeneratorStats stats = engine_.stats();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, one] : offloaded_) {
+    if (one->engine_id) continue;
+    ++stats.waiting;
+    stats.waiting_tokens += static_cast<int64_t>(one->tokens.size());
+  }
+  return stats;
+}
+
+bool PrefillOffload::drain(std::chrono::nanoseconds timeout) {
+  const auto until = OffloadClock::now() + timeout;
+  {
+    std::unique_lock lock(mutex_);
+    draining_ = true;
+    if (!changed_.wait_until(lock, until, [&] {
+          return std::none_of(offloaded_.begin(), offloaded_.end(),
+                              [](const auto& one) { return !one.second->engine_id; });
+        }))
+      return false;
+  }
+  return engine_.drain(std::max(std::chrono::nanoseconds(0), until - OffloadClock::now()));
+}
+
+OffloadStats PrefillOffload::offload_stats() const {
+  const std::lock_guard lock(mutex_);
+  OffloadStats stats              = stats_;
+  stats.landing_pages_free        = landing_.free_pages();
+  stats.landing_pages_quarantined = landing_.quarantined_pages();
+  stats.landing_pages             = landing_options(engine_, options_.lease).pages;
+  return stats;
+}
+
+}  // namespace fathom::serve

@@ -35,6 +35,8 @@ using TcpClock = std::chrono::steady_clock;
 constexpr uint64_t kMagic =
     0x316d6d6f63687466;  // "fthcomm1": the protocol and its version, and the byte order
 
+constexpr std::chrono::seconds kTellLateRanks{1};
+
 struct Greeting {
   enum Kind : uint32_t { join, messages, control };
   uint64_t magic = kMagic;
@@ -186,11 +188,11 @@ class Meeting {
         if (!joined[static_cast<size_t>(rank)]) ranks.push_back(rank);
       return ranks;
     };
-    std::optional<tcp::socket> refused;
+    std::vector<std::optional<tcp::socket>> refused;
     const auto on_greeting = [&](const Greeting& greeting, tcp::socket socket) {
       if (greeting.kind != Greeting::join) return false;
       if (greeting.size != at_.size || greeting.rank < 1 || greeting.rank >= at_.size) {
-        refused.emplace(std::move(socket));
+        refused.emplace_back(std::move(socket));
         return refuse(GroupError::Cause::mismatch, greeting.rank,
                       fmt::format("rank {} was started for a group of {} ranks, rank 0 for one of {} "
                                   "(RANK, WORLD_SIZE)",
@@ -198,14 +200,17 @@ class Meeting {
       }
       auto& seat = joined[static_cast<size_t>(greeting.rank)];
       if (seat) {
-        refused.emplace(std::move(socket));
+        refused.emplace_back(std::move(socket));
         return refuse(GroupError::Cause::mismatch, greeting.rank,
                       fmt::format("rank {} came twice to {}: each process needs a RANK of its own, and each "
                                   "group a MASTER_PORT",
                                   greeting.rank, place()));
       }
+      error_code unknown;
+      const tcp::endpoint from = socket.remote_endpoint(unknown);
+      if (unknown) return false;  // gone already
       RankAddress& address = table_[static_cast<size_t>(greeting.rank)];
-      put_text(address.host, socket.remote_endpoint().address().to_string());
+      put_text(address.host, from.address().to_string());
       address.port = greeting.port;
       seat.emplace(std::move(socket));
       return missing().empty();
@@ -214,6 +219,13 @@ class Meeting {
       refuse(GroupError::Cause::timed_out, missing().front(),
              fmt::format("rank{} {} did not come to {} within {:.6g} s", missing().size() > 1 ? "s" : "",
                          fmt::join(missing(), ", "), place(), seconds()));
+    if (error && !refused.empty()) {  // those who are on their way need not wait for a group that will not be
+      deadline_ = std::min(deadline_, TcpClock::now() + kTellLateRanks);
+      accept([&](const Greeting& greeting, tcp::socket socket) {
+        if (greeting.kind == Greeting::join) refused.emplace_back(std::move(socket));
+        return refused.size() >= missing().size();
+      });
+    }
     Answer answer{.token = token_};
     if (error) {
       answer.refused = 1;
@@ -221,7 +233,7 @@ class Meeting {
       answer.rank    = error->rank();
       put_text(answer.text, error->what());
     }
-    if (refused) joined.push_back(std::move(refused));
+    for (auto& socket : refused) joined.push_back(std::move(socket));
     for (auto& socket : joined) {
       if (!socket) continue;
       error_code ignored;  // whoever is gone is missed when it should connect

@@ -157,6 +157,12 @@ class Made(Program):
         self.assertEqual(answers[0], answers[1])
         self.assertNotEqual(answers[0], answers[2])
 
+        int8 = self.folder / "int8"
+        self.assertIn("attention", self.done("model", "quantize", "--dense", "int8", packed, int8))
+        self.assertIn("in int8", self.done("model", "inspect", int8))
+        self.assertLess((int8 / "model.safetensors").stat().st_size, (packed / "model.safetensors").stat().st_size)
+        self.done("generate", "--model", int8, "--prompt-ids", "5,6,7", "--ignore-eos", "--max-tokens", 9)
+        self.refused("int8 already", "model", "quantize", "--dense", "int8", int8, self.folder / "again")
         self.refused("--force", "model", "make", "--shape", "tiny", packed)
         self.done("model", "make", "--shape", "tiny", "--force", packed)
         self.refused("MXFP4", "model", "quantize", packed, self.folder / "again")
@@ -248,6 +254,10 @@ class Eval(Program):
             self.done("model", "quantize", "--fake", weights, tiny, made)
             difference = eval(made, "--against", tiny)["divergence"]["kl"]
             self.assertTrue(low < difference < high, f"{weights}: {difference}")
+        int8 = self.folder / "dense_int8"
+        self.done("model", "quantize", "--dense", "int8", tiny, int8)
+        difference = eval(int8, "--against", tiny)["divergence"]["kl"]
+        self.assertTrue(1e-10 < difference < 1e-3, f"int8: {difference}")
         self.refused("int4", "model", "quantize", "--fake", "int4", tiny, self.folder / "none")
         self.done("model", "make", "--shape", "tiny", "--vocab", 1024, self.folder / "wide")
         for name in ("tokenizer.json", "generation_config.json"):

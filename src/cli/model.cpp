@@ -110,6 +110,7 @@ void print(const std::string& folder, const Inspected& seen) {
                              sliding, c.sliding_window));
   fact("experts", fmt::format("{} a layer, {} for each token, {}", c.num_local_experts, c.num_experts_per_tok,
                               c.mxfp4_experts ? "MXFP4" : "bf16"));
+  fact("attention", fmt::format("and (un)embedding in {}", c.int8_dense ? "int8" : "bf16"));
   fact("parameters",
        fmt::format("{}, {} of them active", billions(f.parameters), billions(f.active_parameters)));
   fact("checkpoint", megabytes(f.checkpoint_bytes));

@@ -37,7 +37,7 @@ TEST_F(CheckpointTest, WeightsAlone) {
   EXPECT_FALSE(opened->harmony);
   EXPECT_EQ(opened->system_prompt, "");
   EXPECT_EQ(opened->eos_ids, std::vector<TokenId>{2});
-  EXPECT_EQ(opened->weights.embedding.extent(0), 384);
+  EXPECT_EQ(kernels::rows_of(opened->weights.embedding), 384);
 }
 
 // Rewrites the file with its floating tensors in the type To.

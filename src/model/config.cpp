@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/int8_group.h"
 #include "core/mxfp4_nvfp4.h"
 #include "core/strict_json.h"
 
@@ -215,6 +216,18 @@ bool read_mxfp4(const Keys& top) {
   return true;
 }
 
+// {"dense": {"dtype": "int8", "group_size": 32}} of the quantization, a key of our own.
+bool read_int8_dense(const Keys& top) {
+  const Json* quantization = top.find("quantization_config");
+  const Json* json = quantization ? Keys(*quantization, "quantization_config").find("dense") : nullptr;
+  if (!json) return false;
+  const Keys dense(*json, "quantization_config.dense");
+  if (!dense.find("dtype")) throw Refused{"'quantization_config.dense.dtype' is missing: add it"};
+  expect_text(dense, "dtype", "int8");
+  (void)dense.integer("group_size", kInt8Group, kInt8Group);
+  return true;
+}
+
 void check_relations(const Config& c) {
   const auto require = [](bool holds, std::string why) {
     if (!holds) throw Refused{std::move(why)};
@@ -273,6 +286,7 @@ Config read(const Keys& top) {
     throw Refused{"'max_position_embeddings' is missing: add it"};
   if (c.rope.original_context == 0) c.rope.original_context = c.max_position_embeddings;
   c.mxfp4_experts = read_mxfp4(top);
+  c.int8_dense    = read_int8_dense(top);
   c.layers        = read_layers(top, c.num_hidden_layers);
   c.eos_token_ids = read_eos(top, c.vocab_size);
   check_relations(c);
@@ -318,18 +332,25 @@ Footprint footprint(const Config& c) {
   const int64_t embedding = c.vocab_size * H;  // the unembedding has the same size
   const int64_t L = c.num_hidden_layers, K = c.num_experts_per_tok;
 
+  const auto dense_bytes = [&](int64_t rows, int64_t columns) {
+    return rows * (c.int8_dense ? columns + int8_groups(columns) * kBf16Bytes : columns * kBf16Bytes);
+  };
+  const int64_t attention       = (q_width + 2 * kv_width) * H + H * q_width;  // matrices alone
+  const int64_t attention_bytes = dense_bytes(q_width + 2 * kv_width, H) + dense_bytes(H, q_width);
+  const int64_t embedding_bytes = dense_bytes(c.vocab_size, H);
+
   const int64_t matrix_bytes =
       c.mxfp4_experts ? expert_matrices / 2 + expert_matrices / kMxfp4Block : expert_matrices * kBf16Bytes;
   const int64_t kv_bytes    = 2 * kv_width * kBf16Bytes;  // of one token in one layer
   const int64_t full_layers = std::count(c.layers.begin(), c.layers.end(), Attention::full);
 
   Footprint f;
-  f.parameters          = L * (dense_layer + E * expert) + 2 * embedding + H;
-  f.active_parameters   = L * (dense_layer + K * expert) + embedding + H;
-  f.expert_bytes        = matrix_bytes + expert_biases * kBf16Bytes;
-  f.dense_layer_bytes   = dense_layer * kBf16Bytes;
-  f.checkpoint_bytes    = L * (f.dense_layer_bytes + E * f.expert_bytes) + (2 * embedding + H) * kBf16Bytes;
-  f.bytes_read_by_token = L * (f.dense_layer_bytes + K * f.expert_bytes) + (embedding + H) * kBf16Bytes;
+  f.parameters        = L * (dense_layer + E * expert) + 2 * embedding + H;
+  f.active_parameters = L * (dense_layer + K * expert) + embedding + H;
+  f.expert_bytes      = matrix_bytes + expert_biases * kBf16Bytes;
+  f.dense_layer_bytes = attention_bytes + (dense_layer - attention) * kBf16Bytes;
+  f.checkpoint_bytes  = L * (f.dense_layer_bytes + E * f.expert_bytes) + 2 * embedding_bytes + H * kBf16Bytes;
+  f.bytes_read_by_token = L * (f.dense_layer_bytes + K * f.expert_bytes) + embedding_bytes + H * kBf16Bytes;
   f.kv_bytes_per_token  = full_layers * kv_bytes;
   f.kv_window_bytes     = (L - full_layers) * kv_bytes * c.sliding_window;
   return f;

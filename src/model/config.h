@@ -44,6 +44,7 @@ struct Config {
   double swiglu_alpha             = 0;
   Rope rope;
   bool mxfp4_experts = false;          // else BF16
+  bool int8_dense    = false;          // matrices of attention and of the (un)embedding; else BF16
   std::vector<Attention> layers;       // by layer
   std::vector<int64_t> eos_token_ids;  // may be empty: generation_config.json has precedence
 };
@@ -51,9 +52,9 @@ struct Config {
 Result<Config> read_config(const std::filesystem::path& file);
 Result<Config> parse_config(std::string_view text, const std::string& file);  // `file` is for messages
 
-// Sizes of a checkpoint with BF16 weights and experts in the config's format. "Read" counts what a decode
-// step of one token reads: attention, router, the token's experts and the unembedding, without the token's
-// row of the embedding.
+// Sizes of a checkpoint with experts, attention and (un)embedding in the config's formats, the rest in BF16.
+// "Read" counts what a decode step of one token reads: attention, router, the token's experts and the
+// unembedding, without the token's row of the embedding.
 struct Footprint {
   int64_t parameters        = 0;
   int64_t active_parameters = 0;  // used by one token, without the embedding

@@ -106,6 +106,19 @@ TEST(Config, FootprintOf20bAnd120b) {
   EXPECT_EQ(large.kv_bytes_per_token, 36'864);
   EXPECT_EQ(large.kv_window_bytes, 9 << 19);
 
+  // In int8 a row of K weights takes K + 2 ceil(K / 32) bytes.
+  json                                 = hugging_face(original_20b(), false);
+  json["quantization_config"]["dense"] = {{"dtype", "int8"}, {"group_size", 32}};
+  EXPECT_TRUE(parsed(json).int8_dense);
+  const Footprint int8     = footprint(parsed(json));
+  const int64_t saved_2880 = 2 * 2880 - (2880 + 180), saved_4096 = 2 * 4096 - (4096 + 256);
+  EXPECT_EQ(small.dense_layer_bytes - int8.dense_layer_bytes, 5120 * saved_2880 + 2880 * saved_4096);
+  EXPECT_EQ(small.checkpoint_bytes - int8.checkpoint_bytes,
+            24 * (5120 * saved_2880 + 2880 * saved_4096) + 2 * 201088 * saved_2880);
+  EXPECT_EQ(small.bytes_read_by_token - int8.bytes_read_by_token,
+            24 * (5120 * saved_2880 + 2880 * saved_4096) + 201088 * saved_2880);
+  EXPECT_EQ(int8.parameters, small.parameters);
+
   json = hugging_face(original_20b(), false);
   json.erase("quantization_config");
   EXPECT_EQ(footprint(parsed(json)).checkpoint_bytes, 2 * small.parameters);
@@ -155,6 +168,13 @@ TEST(Config, RefusesWithKeyAndFile) {
       {R"({"layer_types": ["full_attention", "linear", "x", 1]})", "'layer_types[1]'"},
       {R"({"quantization_config": {"quant_method": "awq"}})", "'awq'"},
       {R"({"quantization_config": {"quant_method": null}})", "'quantization_config.quant_method' is missing"},
+      {R"({"quantization_config": {"dense": {"dtype": "int4"}}})",
+       "'quantization_config.dense.dtype' is 'int4'"},
+      {R"({"quantization_config": {"dense": {"group_size": 32}}})",
+       "'quantization_config.dense.dtype' is missing"},
+      {R"({"quantization_config": {"dense": {"dtype": "int8", "group_size": 64}}})",
+       "'quantization_config.dense.group_size'"},
+      {R"({"quantization_config": {"dense": true}})", "'quantization_config.dense' must be an object"},
       {R"({"attention_bias": false})", "'attention_bias' is false"},
       {R"({"tie_word_embeddings": true})", "'tie_word_embeddings' is true"},
       {R"({"model_type": "llama"})", "'llama'"},

@@ -34,6 +34,9 @@ std::span<const std::byte> bytes_of(View<const T, Rank> view) {
   return std::as_bytes(std::span(view.data(), static_cast<size_t>(view.size())));
 }
 
+// GpuWeights::check() refuses the others.
+View<const bf16, 2> plain(const DenseMatrix& matrix) { return std::get<View<const bf16, 2>>(matrix); }
+
 int64_t qkv_rows(const Config& c) { return (c.num_attention_heads + 2 * c.num_key_value_heads) * kHeadDim; }
 
 int64_t matrix_bytes(int64_t rows, int64_t depth) {
@@ -155,6 +158,10 @@ Status GpuWeights::check(const Config& c, const Weights& weights) {
   const auto no = [](std::string what) {
     return Error{"the GPU's kernels can't run this model: " + std::move(what)};
   };
+  if (c.int8_dense)
+    return no(
+        "its attention and (un)embedding are in int8, which CPUs compute with; run the checkpoint that "
+        "`fathom model quantize` made it of");
   if (c.hidden_size % kTile != 0)
     return no(fmt::format("hidden_size is {}, and must be a multiple of {}", c.hidden_size, kTile));
   if (c.vocab_size % 4 != 0 || c.vocab_size > kernels::kMaxVocabulary)
@@ -202,11 +209,12 @@ GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& dev
   Upload upload(device, threads, footprint(config).checkpoint_bytes, progress);
   const int64_t V = config.vocab_size, H = config.hidden_size, E = config.num_local_experts;
 
-  embedding_          = DeviceBuffer<bf16>(device, V * H);
-  const int64_t piece = Upload::kPieceBytes / (2 * H);
+  embedding_           = DeviceBuffer<bf16>(device, V * H);
+  const int64_t piece  = Upload::kPieceBytes / (2 * H);
+  const auto embedding = plain(weights.embedding);
   for (int64_t row = 0; row < V; row += piece) {
     const int64_t rows = std::min(piece, V - row);
-    const auto part    = bytes_of(View<const bf16, 2>(&weights.embedding(row, 0), {rows, H}));
+    const auto part    = bytes_of(View<const bf16, 2>(&embedding(row, 0), {rows, H}));
     upload.send({part}, [&](const auto& at) {
       FATHOM_CUDA(cudaMemcpyAsync(embedding_.data() + row * H, at[0], part.size(), cudaMemcpyDeviceToDevice,
                                   upload.stream()));
@@ -214,7 +222,7 @@ GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& dev
   }
   unembedding_ = {.rows = padded(V), .depth = padded(H)};
   auto* tiles  = keep<bf16>(unembedding_.rows * unembedding_.depth);
-  upload.pack(weights.unembedding, RowOrder::plain, 0, 0, 0, unembedding_, tiles);
+  upload.pack(plain(weights.unembedding), RowOrder::plain, 0, 0, 0, unembedding_, tiles);
   unembedding_.tiles = tiles;
   norm_              = floats(upload, weights.norm);
 
@@ -253,7 +261,7 @@ PackedMatrix GpuWeights::attention_in(Upload& upload, const Config& c, const Lay
   auto* bias  = keep<float>(packed.rows);
   int64_t row = 0;
   for (const auto& [matrix, its_bias] :
-       {std::pair{w.q, w.q_bias}, std::pair{w.k, w.k_bias}, std::pair{w.v, w.v_bias}}) {
+       {std::pair{plain(w.q), w.q_bias}, {plain(w.k), w.k_bias}, {plain(w.v), w.v_bias}}) {
     const int64_t rows = matrix.extent(0) / c.head_dim * kHeadDim;
     upload.pack(matrix, RowOrder::rotary_pairs, c.head_dim, 0, row, packed, tiles);
     upload.bias(View<const bf16, 2>(its_bias.data(), {1, its_bias.extent(0)}), RowOrder::rotary_pairs,
@@ -269,7 +277,7 @@ PackedMatrix GpuWeights::attention_out(Upload& upload, const Config& c, const La
   PackedMatrix packed{.rows = padded(c.hidden_size), .depth = c.num_attention_heads * kHeadDim};
   auto* tiles = keep<bf16>(packed.rows * packed.depth);
   auto* bias  = keep<float>(packed.rows);
-  upload.pack(w.out, RowOrder::plain, 0, c.head_dim, 0, packed, tiles);
+  upload.pack(plain(w.out), RowOrder::plain, 0, c.head_dim, 0, packed, tiles);
   upload.bias(View<const bf16, 2>(w.out_bias.data(), {1, w.out_bias.extent(0)}), RowOrder::plain, 0,
               packed.rows, bias);
   packed.tiles = tiles;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/atomic_file.h"
+#include "core/int8_group.h"
 #include "core/mxfp4_nvfp4.h"
 #include "core/strict_json.h"
 #include "core/view.h"
@@ -101,6 +102,35 @@ TensorSource quantised(const std::string& name, const View<const bf16, 3>& weigh
   return {.tensors = {{name + "_blocks", DType::uint8, {E, out, G, kMxfp4Block / 2}},
                       {name + "_scales", DType::uint8, {E, out, G}}},
           .rows    = E * out,
+          .fill    = fill};
+}
+
+// `matrix` may be a view of several tensors of the file that lie one behind the other.
+TensorSource int8_quantised(const std::string& name, const View<const bf16, 2>& matrix,
+                            RelativeError& error) {
+  const int64_t rows = matrix.extent(0), columns = matrix.extent(1), groups = int8_groups(columns);
+  const auto fill = [=, &error](int64_t first, int64_t n, std::span<const std::span<std::byte>> made) {
+    auto* values = reinterpret_cast<int8_t*>(made[0].data());
+    auto* scales = reinterpret_cast<bf16*>(made[1].data());
+    std::vector<float> row(static_cast<size_t>(columns)), rounded(row.size());
+    double errors = 0, squares = 0;
+    for (int64_t r = first; r < first + n; ++r, values += columns, scales += groups) {
+      for (int64_t k = 0; k < columns; ++k) row[static_cast<size_t>(k)] = static_cast<float>(matrix(r, k));
+      if (!std::ranges::all_of(row, [](float w) { return std::isfinite(w); }))
+        throw CannotQuantize{fmt::format("tensor '{}' holds an infinity or a NaN in row {}", name, r)};
+      const std::span<int8_t> row_values(values, row.size());
+      const std::span<bf16> row_scales(scales, static_cast<size_t>(groups));
+      encode_int8(row, row_values, row_scales);
+      decode_int8(row_values, row_scales, rounded);
+      for (size_t k = 0; k < row.size(); ++k) {
+        const double w = row[k], d = rounded[k] - w;
+        errors += d * d, squares += w * w;
+      }
+    }
+    error.add(errors, squares);
+  };
+  return {.tensors = {{name, DType::int8, {rows, columns}}, {name + "_scale", DType::bf16, {rows, groups}}},
+          .rows    = rows,
           .fill    = fill};
 }
 
@@ -236,8 +266,39 @@ Status differ(const fs::path& from, const fs::path& to) {
 }
 
 struct Errors {
-  RelativeError gate_up, down;
+  RelativeError gate_up, down, attention, embedding;
 };
+
+struct NamedMatrix {
+  std::string name;
+  View<const bf16, 2> matrix;
+  RelativeError* error;
+};
+
+// The matrices of attention and of the (un)embedding, under the names of their tensors.
+std::vector<NamedMatrix> dense_matrices(const Weights& weights, Errors& errors) {
+  const auto plain    = [](const DenseMatrix& matrix) { return std::get<View<const bf16, 2>>(matrix); };
+  const bool original = weights.layout == Layout::original;
+  std::vector<NamedMatrix> found = {
+      {original ? "embedding.weight" : "model.embed_tokens.weight", plain(weights.embedding),
+       &errors.embedding},
+      {original ? "unembedding.weight" : "lm_head.weight", plain(weights.unembedding), &errors.embedding}};
+  for (size_t l = 0; l < weights.layers.size(); ++l) {
+    const LayerWeights& layer = weights.layers[l];
+    const auto q = plain(layer.q), k = plain(layer.k), v = plain(layer.v), out = plain(layer.out);
+    if (original) {  // q, k and v are rows of one matrix
+      found.push_back({fmt::format("block.{}.attn.qkv.weight", l),
+                       View<const bf16, 2>(q.data(), {q.extent(0) + k.extent(0) + v.extent(0), q.extent(1)}),
+                       &errors.attention});
+      found.push_back({fmt::format("block.{}.attn.out.weight", l), out, &errors.attention});
+      continue;
+    }
+    for (const auto& [part, matrix] : {std::pair{"q", q}, {"k", k}, {"v", v}, {"o", out}})
+      found.push_back(
+          {fmt::format("model.layers.{}.self_attn.{}_proj.weight", l, part), matrix, &errors.attention});
+  }
+  return found;
+}
 
 // Writes `experts`, all tensors of the source but `replaced`, and the source's JSON files with a new config.
 Result<Quantized> write_model(const Source& source, std::vector<TensorSource> experts,
@@ -263,8 +324,10 @@ Result<Quantized> write_model(const Source& source, std::vector<TensorSource> ex
   if (const auto status = copy_json_files(from, to); !status) return status.error();
   if (const auto status = write_text_file(to / "config.json", source.config_json.dump(2) + "\n"); !status)
     return status.error();
-  quantized.gate_up_error = errors.gate_up.rms();
-  quantized.down_error    = errors.down.rms();
+  quantized.gate_up_error   = errors.gate_up.rms();
+  quantized.down_error      = errors.down.rms();
+  quantized.attention_error = errors.attention.rms();
+  quantized.embedding_error = errors.embedding.rms();
   return quantized;
 }
 
@@ -276,23 +339,33 @@ nlohmann::json mxfp4_quantization() {
           {"quant_method", "mxfp4"}};
 }
 
-Result<Quantized> quantize_model(const fs::path& from, const fs::path& to, ThreadPool& pool,
-                                 const WriteProgress& progress) {
+Result<Quantized> quantize_model(const fs::path& from, const fs::path& to, DenseFormat dense,
+                                 ThreadPool& pool, const WriteProgress& progress) {
   if (const Status apart = differ(from, to); !apart) return apart.error();
   auto source = open_source(from);
   if (!source) return source.error();
   const std::string config_file = (from / "config.json").string();
-  if (source->config.mxfp4_experts)
+  const bool experts_done       = source->config.mxfp4_experts;
+  if (source->config.int8_dense)
     return Error{fmt::format(
-        "{}: this checkpoint's experts are MXFP4 already: quantise one with BF16 experts", config_file)};
-  source->config_json["quantization_config"] = mxfp4_quantization();
+        "{}: this checkpoint's attention is in int8 already: quantise the one that it was made of",
+        config_file)};
+  if (experts_done && dense == DenseFormat::bf16)
+    return Error{
+        fmt::format("{}: this checkpoint's experts are MXFP4 already: quantise one with BF16 experts, or add "
+                    "--dense int8",
+                    config_file)};
+  if (!experts_done || !source->config_json.contains("quantization_config"))
+    source->config_json["quantization_config"] = mxfp4_quantization();
+  if (dense == DenseFormat::int8)
+    source->config_json["quantization_config"]["dense"] = {{"dtype", "int8"}, {"group_size", kInt8Group}};
   // Fails if the experts' widths are not multiples of a block.
   if (const auto read = parse_config(source->config_json.dump(), config_file); !read) return read.error();
 
   Errors errors;
   std::vector<TensorSource> sources;
   std::vector<std::string> replaced;
-  for (size_t l = 0; l < source->weights.layers.size(); ++l) {
+  for (size_t l = 0; l < source->weights.layers.size() && !experts_done; ++l) {
     const LayerWeights& layer = source->weights.layers[l];
     const std::string experts = fmt::format("model.layers.{}.mlp.experts.", l);
     for (const auto& [kind, matrices, error] : {std::tuple("gate_up_proj", &layer.mlp1, &errors.gate_up),
@@ -301,6 +374,11 @@ Result<Quantized> quantize_model(const fs::path& from, const fs::path& to, Threa
       replaced.push_back(experts + kind);
     }
   }
+  if (dense == DenseFormat::int8)
+    for (const auto& [name, matrix, error] : dense_matrices(source->weights, errors)) {
+      sources.push_back(int8_quantised(name, matrix, *error));
+      replaced.push_back(name);
+    }
   return write_model(*source, std::move(sources), replaced, errors, from, to, pool, progress);
 }
 
@@ -320,6 +398,10 @@ Result<Quantized> fake_quantize_model(const fs::path& from, const fs::path& to, 
     if (width % block_of(format) != 0)
       return Error{fmt::format("{}: '{}' is {}, and the format has blocks of {}",
                                (from / "config.json").string(), name, width, block_of(format))};
+  if (config.int8_dense)
+    return Error{fmt::format(
+        "{}: this checkpoint's attention is in int8: round the experts of the one that it was made of",
+        (from / "config.json").string())};
   source->config_json.erase("quantization_config");
 
   Errors errors;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <variant>
 
+#include "core/int8_group.h"
 #include "model/config.h"
 #include "model/safetensors.h"
 #include "model/synthetic_checkpoint.h"
@@ -29,9 +30,10 @@ void make(const fs::path& folder, bool bf16, int64_t layers = 2) {
   ASSERT_TRUE(make_synthetic_checkpoint({.layers = layers, .seed = 7, .bf16 = bf16}, folder, pool));
 }
 
-Result<Quantized> quantise(const fs::path& from, const fs::path& to, int threads = 2) {
+Result<Quantized> quantise(const fs::path& from, const fs::path& to, int threads = 2,
+                           DenseFormat dense = DenseFormat::bf16) {
   ThreadPool pool(threads);
-  return quantize_model(from, to, pool);
+  return quantize_model(from, to, dense, pool);
 }
 
 std::string refusal(const fs::path& from, const fs::path& to) {
@@ -45,7 +47,9 @@ std::vector<RawTensor> raw_tensors(const fs::path& folder) {
   std::vector<RawTensor> raw;
   for (const auto& [name, t] : read.tensors())
     raw.push_back({name,
-                   t.dtype == DType::bf16 ? "BF16" : "U8",
+                   t.dtype == DType::bf16   ? "BF16"
+                   : t.dtype == DType::int8 ? "I8"
+                                            : "U8",
                    t.shape,
                    {reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()}});
   return raw;
@@ -213,6 +217,155 @@ TEST(Quantize, RefusesWidthsOfPartialBlocks) {
   write_file(folder.path() / "model.safetensors", safetensors_file(all));
   const std::string why = refusal(folder.path(), folder.path() / "to");
   EXPECT_NE(why.find("'intermediate_size' is 48"), std::string::npos) << why;
+}
+
+bool is_dense(const std::string& name) {
+  return name == "lm_head.weight" || name == "model.embed_tokens.weight" || name.ends_with("_proj.weight");
+}
+
+// Every weight is within half a step of its group's scale, which is amax / 127, less than a bf16 ulp above.
+TEST(QuantizeInt8, EveryDenseMatrixIsWithinHalfAStep) {
+  const TempFolder folder;
+  const fs::path bf16_folder = folder.path() / "bf16", mxfp4 = folder.path() / "mxfp4";
+  make(bf16_folder, true);
+  make(mxfp4, false);
+  for (const int threads : {1, 3}) {
+    const auto quantized = quantise(mxfp4, folder.path() / "out", threads, DenseFormat::int8);
+    ASSERT_TRUE(quantized) << quantized.error().message;
+    const auto before = Safetensors::open(mxfp4).value(),
+               after  = Safetensors::open(folder.path() / "out").value();
+    double errors[2] = {}, squares[2] = {};
+    int64_t dense = 0;
+    for (const auto& [name, t] : before.tensors()) {
+      ASSERT_NE(after.find(name), nullptr) << name;
+      if (!is_dense(name)) {
+        EXPECT_TRUE(std::ranges::equal(after.find(name)->bytes, t.bytes)) << name;
+        continue;
+      }
+      ++dense;
+      const auto w = before.view<bf16, 2>(name).value();
+      const auto q = after.view<int8_t, 2>(name).value();
+      const auto s = after.view<bf16, 2>(name + "_scale").value();
+      for (int64_t r = 0; r < w.extent(0); ++r)
+        for (int64_t k0 = 0; k0 < w.extent(1); k0 += 32) {
+          const int64_t k1   = std::min(k0 + 32, w.extent(1));
+          const double scale = static_cast<float>(s(r, k0 / 32));
+          double largest     = 0;
+          for (int64_t k = k0; k < k1; ++k)
+            largest = std::max(largest, std::fabs(static_cast<double>(static_cast<float>(w(r, k)))));
+          ASSERT_GE(scale, largest / 127 * (1 - 1e-6)) << name;
+          ASSERT_LE(scale, largest / 127 * (1 + 0x1p-7)) << name;
+          for (int64_t k = k0; k < k1; ++k) {
+            const double x = static_cast<float>(w(r, k)), d = q(r, k) * scale - x;
+            ASSERT_LE(std::fabs(d), scale / 2 * (1 + 1e-6)) << name;
+            errors[name.find("attn") == std::string::npos] += d * d;
+            squares[name.find("attn") == std::string::npos] += x * x;
+          }
+        }
+    }
+    EXPECT_EQ(dense, 2 + 4 * 2);
+    EXPECT_EQ(after.tensors().size(), before.tensors().size() + static_cast<size_t>(dense));
+    EXPECT_NEAR(quantized->attention_error, std::sqrt(errors[0] / squares[0]), 1e-12);
+    EXPECT_NEAR(quantized->embedding_error, std::sqrt(errors[1] / squares[1]), 1e-12);
+    EXPECT_LT(quantized->attention_error, 0.01);
+    EXPECT_EQ(quantized->gate_up_error, 0);
+    const auto config = read_config(folder.path() / "out/config.json").value();
+    EXPECT_TRUE(config.int8_dense && config.mxfp4_experts);
+    int64_t bytes = 0;
+    for (const auto& [name, t] : after.tensors()) bytes += static_cast<int64_t>(t.bytes.size());
+    EXPECT_EQ(bytes, footprint(config).checkpoint_bytes);
+  }
+  // Experts in BF16 are quantised in the same pass.
+  ASSERT_TRUE(quantise(bf16_folder, folder.path() / "both", 2, DenseFormat::int8));
+  expect_same_tensors(folder.path() / "both", folder.path() / "out");
+  EXPECT_EQ(text_of(folder.path() / "both/config.json"), text_of(folder.path() / "out/config.json"));
+}
+
+// The `original` layout has one matrix of the rows of q, k and v.
+TEST(QuantizeInt8, OfTheOriginalLayoutHasTheSameNumbers) {
+  const TempFolder folder;
+  const fs::path hf = folder.path() / "hf", original = folder.path() / "original";
+  make(hf, false, 1);
+  const auto read = Safetensors::open(hf).value();
+  const auto take = [&](const std::string& from, const std::string& to) -> RawTensor {
+    const Tensor& t = *read.find(from);
+    return {to,
+            t.dtype == DType::bf16 ? "BF16" : "U8",
+            t.shape,
+            {reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()}};
+  };
+  const std::string layer = "model.layers.0.", block = "block.0.";
+  std::vector<RawTensor> all;
+  for (const std::string kind : {"weight", "bias"}) {
+    RawTensor qkv = take(layer + "self_attn.q_proj." + kind, block + "attn.qkv." + kind);
+    for (const std::string part : {"k", "v"}) {
+      const RawTensor more = take(layer + "self_attn." + part + "_proj." + kind, "");
+      qkv.bytes += more.bytes, qkv.shape[0] += more.shape[0];
+    }
+    all.push_back(qkv);
+    all.push_back(take(layer + "self_attn.o_proj." + kind, block + "attn.out." + kind));
+    all.push_back(take(layer + "mlp.router." + kind, block + "mlp.gate." + kind));
+  }
+  for (const auto& [from, to] :
+       {std::pair("model.embed_tokens.weight", "embedding.weight"),
+        {"lm_head.weight", "unembedding.weight"},
+        {"model.norm.weight", "norm.scale"},
+        {"model.layers.0.input_layernorm.weight", "block.0.attn.norm.scale"},
+        {"model.layers.0.self_attn.sinks", "block.0.attn.sinks"},
+        {"model.layers.0.post_attention_layernorm.weight", "block.0.mlp.norm.scale"},
+        {"model.layers.0.mlp.experts.gate_up_proj_bias", "block.0.mlp.mlp1_bias"},
+        {"model.layers.0.mlp.experts.down_proj_bias", "block.0.mlp.mlp2_bias"},
+        {"model.layers.0.mlp.experts.gate_up_proj_blocks", "block.0.mlp.mlp1_weight.blocks"},
+        {"model.layers.0.mlp.experts.gate_up_proj_scales", "block.0.mlp.mlp1_weight.scales"},
+        {"model.layers.0.mlp.experts.down_proj_blocks", "block.0.mlp.mlp2_weight.blocks"},
+        {"model.layers.0.mlp.experts.down_proj_scales", "block.0.mlp.mlp2_weight.scales"}})
+    all.push_back(take(from, to));
+  fs::create_directory(original);
+  write_file(original / "model.safetensors", safetensors_file(all));
+  fs::copy(hf / "config.json", original / "config.json");
+
+  ASSERT_TRUE(quantise(hf, folder.path() / "a", 2, DenseFormat::int8));
+  const auto quantized = quantise(original, folder.path() / "b", 2, DenseFormat::int8);
+  ASSERT_TRUE(quantized) << quantized.error().message;
+  const auto a_tensors = Safetensors::open(folder.path() / "a").value(),
+             b_tensors = Safetensors::open(folder.path() / "b").value();
+  const auto config    = read_config(folder.path() / "b/config.json").value();
+  const auto a = find_weights(config, a_tensors).value(), b = find_weights(config, b_tensors).value();
+  EXPECT_EQ(b.layout, Layout::original);
+  const auto expect_same = [](const DenseMatrix& left, const DenseMatrix& right) {
+    const auto &l = std::get<kernels::Int8Weights>(left), &r = std::get<kernels::Int8Weights>(right);
+    ASSERT_EQ(l.values.size(), r.values.size());
+    EXPECT_EQ(std::memcmp(l.values.data(), r.values.data(), static_cast<size_t>(l.values.size())), 0);
+    EXPECT_EQ(std::memcmp(l.scales.data(), r.scales.data(), static_cast<size_t>(l.scales.bytes())), 0);
+  };
+  expect_same(a.embedding, b.embedding);
+  expect_same(a.unembedding, b.unembedding);
+  for (const auto part : {&LayerWeights::q, &LayerWeights::k, &LayerWeights::v, &LayerWeights::out})
+    expect_same(a.layers[0].*part, b.layers[0].*part);
+}
+
+TEST(QuantizeInt8, RefusesWithOneClearSentence) {
+  const TempFolder folder;
+  const fs::path from = folder.path() / "from", to = folder.path() / "to";
+  make(from, false, 1);
+  const auto refused = [&](const fs::path& of, const fs::path& into) {
+    const auto quantized = quantise(of, into, 2, DenseFormat::int8);
+    return quantized ? "(accepted)" : quantized.error().message;
+  };
+  ASSERT_TRUE(quantise(from, folder.path() / "int8", 2, DenseFormat::int8));
+  EXPECT_NE(refused(folder.path() / "int8", to).find("int8 already"), std::string::npos);
+  ThreadPool pool(1);
+  EXPECT_NE(fake_quantize_model(folder.path() / "int8", to, ExpertFormat::fp8, pool)
+                .error()
+                .message.find("in int8"),
+            std::string::npos);
+  auto spoilt = raw_tensors(from);
+  for (RawTensor& t : spoilt)
+    if (t.name == "lm_head.weight") t.bytes[2 * 64 * 5 + 1] = '\x7f', t.bytes[2 * 64 * 5] = '\x80';
+  write_file(from / "model.safetensors", safetensors_file(spoilt));
+  EXPECT_NE(refused(from, to).find("lm_head.weight' holds an infinity or a NaN in row 5"), std::string::npos)
+      << refused(from, to);
+  EXPECT_FALSE(fs::exists(to / "model.safetensors"));
 }
 
 Result<Quantized> fake_quantise(const fs::path& from, const fs::path& to, ExpertFormat format) {

@@ -54,8 +54,8 @@ class Finder {
     const int64_t V = config_.vocab_size, H = config_.hidden_size;
     Weights w;
     w.layout      = layout_;
-    w.embedding   = take<bf16, 2>(global("model.embed_tokens.weight", "embedding.weight"), {V, H});
-    w.unembedding = take<bf16, 2>(global("lm_head.weight", "unembedding.weight"), {V, H});
+    w.embedding   = take_dense(global("model.embed_tokens.weight", "embedding.weight"), V, H);
+    w.unembedding = take_dense(global("lm_head.weight", "unembedding.weight"), V, H);
     w.norm        = take_norm(global("model.norm.weight", "norm.scale"));
     for (int64_t l = 0; l < config_.num_hidden_layers; ++l) w.layers.push_back(find_layer(l));
 
@@ -86,7 +86,7 @@ class Finder {
     w.attn_norm = take_norm(in_layer(l, kAttnNorm));
     find_qkv(l, w);
     w.sinks       = take<bf16, 1>(in_layer(l, kSinks), {heads});
-    w.out         = take<bf16, 2>(in_layer(l, kOut), {H, q_rows});
+    w.out         = take_dense(in_layer(l, kOut), H, q_rows);
     w.out_bias    = take<bf16, 1>(in_layer(l, kOutBias), {H});
     w.mlp_norm    = take_norm(in_layer(l, kMlpNorm));
     w.router      = take<bf16, 2>(in_layer(l, kRouter), {E, H});
@@ -105,7 +105,7 @@ class Finder {
     if (layout_ != Layout::original) {
       const auto part = [&](const char* which, int64_t rows, auto& matrix, auto& bias) {
         const std::string name = fmt::format("model.layers.{}.self_attn.{}_proj", l, which);
-        matrix                 = take<bf16, 2>(name + ".weight", {rows, H});
+        matrix                 = take_dense(name + ".weight", rows, H);
         bias                   = take<bf16, 1>(name + ".bias", {rows});
       };
       part("q", q_rows, w.q, w.q_bias);
@@ -115,15 +115,32 @@ class Finder {
     }
     // One fused matrix with the rows of q, k and v, in that order.
     const std::string name = fmt::format("block.{}.attn.qkv", l);
-    const auto matrix      = take<bf16, 2>(name + ".weight", {q_rows + 2 * k_rows, H});
+    const auto matrix      = take_dense(name + ".weight", q_rows + 2 * k_rows, H);
     const auto bias        = take<bf16, 1>(name + ".bias", {q_rows + 2 * k_rows});
     const auto rows        = [&](int64_t from, int64_t n, auto& part, auto& part_bias) {
-      if (matrix.data()) part = View<const bf16, 2>(matrix.data() + from * H, {n, H});
+      part = rows_from(matrix, from, n);
       if (bias.data()) part_bias = View<const bf16, 1>(bias.data() + from, {n});
     };
     rows(0, q_rows, w.q, w.q_bias);
     rows(q_rows, k_rows, w.k, w.k_bias);
     rows(q_rows + k_rows, k_rows, w.v, w.v_bias);
+  }
+
+  DenseMatrix take_dense(const std::string& name, int64_t rows, int64_t columns) {
+    if (!config_.int8_dense) return take<bf16, 2>(name, {rows, columns});
+    return kernels::Int8Weights{.values = take<int8_t, 2>(name, {rows, columns}),
+                                .scales = take<bf16, 2>(name + "_scale", {rows, int8_groups(columns)})};
+  }
+
+  // Rows from .. from + n of a matrix; of one that was not found, none.
+  static DenseMatrix rows_from(const DenseMatrix& matrix, int64_t from, int64_t n) {
+    const auto part = [&]<class T>(const View<const T, 2>& all) {
+      if (!all.data()) return View<const T, 2>();
+      return View<const T, 2>(all.data() + from * all.extent(1), {n, all.extent(1)});
+    };
+    if (const auto* plain = std::get_if<View<const bf16, 2>>(&matrix)) return part(*plain);
+    const auto& packed = std::get<kernels::Int8Weights>(matrix);
+    return kernels::Int8Weights{.values = part(packed.values), .scales = part(packed.scales)};
   }
 
   template <class T, int Rank>

@@ -6,6 +6,9 @@
 //
 // In all three, views of matrices are [out, in] and those of experts [E, out, in]; strides hide the
 // difference. Where the layout says BF16, a fine-tune saved as FP32 or FP16 is rounded to it.
+//
+// In each, the matrices of attention and of the (un)embedding may be in int8 (Config::int8_dense): `NAME`
+// then holds the values, I8 [out, in], and `NAME_scale` the scales, BF16 [out, ceil(in / 32)].
 #pragma once
 
 #include <cstdint>
@@ -16,6 +19,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/view.h"
+#include "kernels/gemm/dense_matrix.h"
 #include "kernels/moe/experts.h"
 #include "model/config.h"
 #include "model/safetensors.h"
@@ -26,16 +30,17 @@ enum class Layout { hf_mxfp4, hf_bf16, original };
 
 const char* name(Layout layout);
 
+using kernels::DenseMatrix;
 using kernels::ExpertMatrices;  // hf_bf16: strides {in out, 1, out}
 using kernels::Mxfp4Matrices;
 using NormWeights = std::variant<View<const bf16, 1>, View<const float, 1>>;
 
 struct LayerWeights {
-  NormWeights attn_norm;        // [H]
-  View<const bf16, 2> q, k, v;  // [heads Dh, H]
+  NormWeights attn_norm;  // [H]
+  DenseMatrix q, k, v;    // [heads Dh, H]
   View<const bf16, 1> q_bias, k_bias, v_bias;
   View<const bf16, 1> sinks;  // [heads]
-  View<const bf16, 2> out;    // [H, heads Dh]
+  DenseMatrix out;            // [H, heads Dh]
   View<const bf16, 1> out_bias;
   NormWeights mlp_norm;        // [H]
   View<const bf16, 2> router;  // [E, H]
@@ -48,9 +53,9 @@ struct LayerWeights {
 
 struct Weights {
   Layout layout = Layout::hf_mxfp4;
-  View<const bf16, 2> embedding;    // [V, H]
-  View<const bf16, 2> unembedding;  // [V, H]
-  NormWeights norm;                 // [H]
+  DenseMatrix embedding;    // [V, H]
+  DenseMatrix unembedding;  // [V, H]
+  NormWeights norm;         // [H]
   std::vector<LayerWeights> layers;
   int64_t rounded_tensors = 0;  // of the file that are FP32 or FP16 where the ops compute with BF16
   std::vector<std::shared_ptr<const void>>

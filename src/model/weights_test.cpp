@@ -89,9 +89,9 @@ class WeightsOf : public testing::TestWithParam<Layout> {
 
   Result<Weights> find(const RawTensors& checkpoint, const Config& config) {
     std::vector<RawTensor> tensors;
-    for (const bool bytes_last : {false, true})  // U8 last, so that the rest is aligned
+    for (const bool bytes_last : {false, true})  // so that the rest is aligned
       for (const auto& [name, tensor] : checkpoint)
-        if ((tensor.dtype == "U8") == bytes_last) tensors.push_back(tensor);
+        if ((tensor.dtype == "U8" || tensor.dtype == "I8") == bytes_last) tensors.push_back(tensor);
     const auto path = folder_.path() / "model.safetensors";
     std::filesystem::remove(path);  // the mapping stays valid
     write_file(path, safetensors_file(tensors));
@@ -117,6 +117,7 @@ class WeightsOf : public testing::TestWithParam<Layout> {
     EXPECT_TRUE(view.contiguous());
     return {reinterpret_cast<const char*>(view.data()), static_cast<size_t>(view.bytes())};
   }
+  static std::string bytes(const DenseMatrix& matrix) { return bytes(std::get<View<const bf16, 2>>(matrix)); }
   static std::string norm_bytes(const NormWeights& norm) {
     return std::visit([](const auto& view) { return bytes(view); }, norm);
   }
@@ -167,8 +168,8 @@ TEST_P(WeightsOf, AreReadBackExactly) {
         all += checkpoint.at(at + "self_attn." + part + "_proj." + kind).bytes;
       return all;
     };
-    EXPECT_EQ(w.q.extent(0), kQ);
-    EXPECT_EQ(w.k.extent(0), kKv);
+    EXPECT_EQ(kernels::rows_of(w.q), kQ);
+    EXPECT_EQ(kernels::rows_of(w.k), kKv);
     EXPECT_EQ(bytes(w.q) + bytes(w.k) + bytes(w.v), fused("weight"));
     EXPECT_EQ(bytes(w.q_bias) + bytes(w.k_bias) + bytes(w.v_bias), fused("bias"));
 
@@ -265,8 +266,9 @@ TEST_P(WeightsOf, Fp32IsRoundedToBf16AndNormsAreNot) {
   for (size_t l = 0; l < weights->layers.size(); ++l) {
     const LayerWeights &a = weights->layers[l], &b = expected->layers[l];
     EXPECT_EQ(norm_bytes(a.attn_norm), widened<float>(norm_bytes(b.attn_norm)));
-    for (const auto part : {&LayerWeights::q, &LayerWeights::k, &LayerWeights::v, &LayerWeights::out,
-                            &LayerWeights::router, &LayerWeights::mlp1_bias, &LayerWeights::mlp2_bias})
+    for (const auto part : {&LayerWeights::q, &LayerWeights::k, &LayerWeights::v, &LayerWeights::out})
+      EXPECT_EQ(bytes(a.*part), bytes(b.*part)) << l;
+    for (const auto part : {&LayerWeights::router, &LayerWeights::mlp1_bias, &LayerWeights::mlp2_bias})
       EXPECT_EQ(bytes(a.*part), bytes(b.*part)) << l;
     for (const auto part : {&LayerWeights::q_bias, &LayerWeights::k_bias, &LayerWeights::v_bias,
                             &LayerWeights::sinks, &LayerWeights::out_bias, &LayerWeights::router_bias})
@@ -278,6 +280,61 @@ TEST_P(WeightsOf, Fp32IsRoundedToBf16AndNormsAreNot) {
         for (int64_t i = 0; i < H; ++i) ASSERT_EQ(mine(e, o, i).bits, theirs(e, o, i).bits);
   }
   EXPECT_EQ(find_layout(config(GetParam()), files_.front()).value(), GetParam());
+}
+
+bool is_int8(const std::string& name) {
+  return name.ends_with("embedding.weight") || name == "model.embed_tokens.weight" ||
+         name == "lm_head.weight" || name.ends_with("_proj.weight") || name.ends_with("qkv.weight") ||
+         name.ends_with("out.weight");
+}
+
+TEST_P(WeightsOf, AttentionAndEmbeddingMayBeInt8) {
+  const RawTensors plain = tiny_checkpoint(GetParam());
+  RawTensors checkpoint  = plain;
+  for (const auto& [name, tensor] : plain) {
+    if (!is_int8(name)) continue;
+    const int64_t rows = tensor.shape[0], columns = tensor.shape[1], groups = int8_groups(columns);
+    checkpoint[name]            = {name, "I8", tensor.shape, pattern(name, rows * columns)};
+    checkpoint[name + "_scale"] = {
+        name + "_scale", "BF16", {rows, groups}, pattern(name + "_scale", 2 * rows * groups)};
+  }
+  EXPECT_NE(refusal(checkpoint).find("is int8"), std::string::npos) << refusal(checkpoint);
+
+  Config int8        = config(GetParam());
+  int8.int8_dense    = true;
+  const auto weights = find(checkpoint, int8);
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_EQ(weights->layout, GetParam());
+  const bool original = GetParam() == Layout::original;
+  const auto expect   = [&](std::vector<DenseMatrix> parts, const std::string& name) {
+    std::string values, scales;
+    for (const DenseMatrix& part : parts) {
+      values += bytes(std::get<kernels::Int8Weights>(part).values);
+      scales += bytes(std::get<kernels::Int8Weights>(part).scales);
+    }
+    EXPECT_EQ(values, checkpoint.at(name).bytes) << name;
+    EXPECT_EQ(scales, checkpoint.at(name + "_scale").bytes) << name;
+  };
+  expect({weights->embedding}, original ? "embedding.weight" : "model.embed_tokens.weight");
+  expect({weights->unembedding}, original ? "unembedding.weight" : "lm_head.weight");
+  for (int64_t l = 0; l < kLayers; ++l) {
+    const LayerWeights& w = weights->layers[static_cast<size_t>(l)];
+    const std::string at  = (original ? "block." : "model.layers.") + std::to_string(l) + ".";
+    expect({w.out}, at + (original ? "attn.out.weight" : "self_attn.o_proj.weight"));
+    if (original) {
+      expect({w.q, w.k, w.v}, at + "attn.qkv.weight");
+      EXPECT_EQ(kernels::rows_of(w.v), kKv);
+    } else {
+      expect({w.q}, at + "self_attn.q_proj.weight");
+      expect({w.k}, at + "self_attn.k_proj.weight");
+      expect({w.v}, at + "self_attn.v_proj.weight");
+    }
+  }
+  // A missing scale is named, and a checkpoint in BF16 is not taken for one in int8.
+  const std::string scale = original ? "unembedding.weight_scale" : "lm_head.weight_scale";
+  checkpoint.erase(scale);
+  EXPECT_NE(find(checkpoint, int8).error().message.find("'" + scale + "' is missing"), std::string::npos);
+  EXPECT_NE(find(plain, int8).error().message.find("not int8"), std::string::npos);
 }
 
 // Infinities, NaNs, subnormals, ties and what BF16 has no room for.

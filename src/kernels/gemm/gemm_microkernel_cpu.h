@@ -100,11 +100,13 @@ HWY_NOINLINE void gemv_rows(const Matrix& matrix, const float* const* rows, int6
   }
 }
 
-// Many rows pass over a panel of bf16 weights, kTileRows at a time, and over one piece of the columns after
-// the other, so that the 28 KB that a tile reads stay in L1. Between pieces the partial sums are kept in
-// memory.
+// Many rows pass over a panel of weights in bf16 or fp32, kTileRows at a time, and over one piece of the
+// columns after the other, so that the 28 KB that a tile reads stay in L1 (fp32 with AVX-512: 20 KB). Between
+// pieces the partial sums are kept in memory.
 inline constexpr int64_t kTileOutputs = HWY_TARGET == HWY_AVX3 ? 6 : 3;  // of 32 and of 16 registers
-inline constexpr int64_t kTileDepth   = 1024;
+template <class Panel>
+inline constexpr int64_t kTileDepth =
+    std::is_same_v<Panel, FloatMatrix>&& HWY_TARGET == HWY_AVX3 ? 512 : 1024;
 static_assert(kPartials >= kRowBlock * kTileOutputs * kLanes && kRowBlock * kTileOutputs % kLanes == 0);
 
 // While tiles compute, they prefetch the next panel's weights from memory to L2, at about the rate of memory.
@@ -121,9 +123,9 @@ struct Prefetcher {
   }
 };
 
-template <int64_t kRows>
-HWY_NOINLINE void gemm_rows_tile(const Bf16Matrix& matrix, const float* const* rows, int64_t begin,
-                                 int64_t end, const char* prefetch, float* HWY_RESTRICT partials) {
+template <int64_t kRows, class Panel>
+HWY_NOINLINE void gemm_rows_tile(const Panel& matrix, const float* const* rows, int64_t begin, int64_t end,
+                                 const char* prefetch, float* HWY_RESTRICT partials) {
   const Lanes d;
   constexpr int64_t kSums = kRows * kTileOutputs;
   Floats sum[kSums];
@@ -132,7 +134,7 @@ HWY_NOINLINE void gemm_rows_tile(const Bf16Matrix& matrix, const float* const* r
   tile<kRows, kTileOutputs>(
       matrix, rows, begin, end, sum, [&](int64_t c, int64_t k) __attribute__((always_inline)) {
         const int64_t line = c * 64;
-        if (line < Bf16Matrix::kStep * kPrefetchBytes)
+        if (line < Panel::kStep * kPrefetchBytes)
           hwy::Prefetch(prefetch + (k - begin) * kPrefetchBytes + line);
       });
 #pragma GCC unroll 24
@@ -140,18 +142,19 @@ HWY_NOINLINE void gemm_rows_tile(const Bf16Matrix& matrix, const float* const* r
 }
 
 // Sums for the first `outputs` outputs and `count` <= kRowBlock rows: sums(r, n) = sums[r * kPanel + n].
-inline void gemm_rows(const Bf16Matrix& matrix, const float* const* rows, int64_t count, int64_t outputs,
-                      Prefetcher& prefetch, float* HWY_RESTRICT partials, float* HWY_RESTRICT sums) {
-  static constexpr decltype(&gemm_rows_tile<1>) kTiles[kTileRows] = {gemm_rows_tile<1>, gemm_rows_tile<2>,
-                                                                     gemm_rows_tile<3>, gemm_rows_tile<4>};
+template <class Panel>
+void gemm_rows(const Panel& matrix, const float* const* rows, int64_t count, int64_t outputs,
+               Prefetcher& prefetch, float* HWY_RESTRICT partials, float* HWY_RESTRICT sums) {
+  static constexpr decltype(&gemm_rows_tile<1, Panel>) kTiles[kTileRows] = {
+      gemm_rows_tile<1, Panel>, gemm_rows_tile<2, Panel>, gemm_rows_tile<3, Panel>, gemm_rows_tile<4, Panel>};
   const Lanes d;
   for (int64_t n = 0; n < outputs;) {
-    Bf16Matrix at      = matrix.from(n);
+    Panel at           = matrix.from(n);
     const int64_t some = outputs - n < kTileOutputs ? 1 : kTileOutputs;
     if (some == 1) at.repeat();
     int64_t k = 0;
     do {  // at least once, so that sums of no terms are zero
-      const int64_t end = std::min(k + kTileDepth, at.depth);
+      const int64_t end = std::min(k + kTileDepth<Panel>, at.depth);
       for (int64_t r = 0; r < count; r += kTileRows)
         kTiles[std::min(count - r, kTileRows) - 1](at, rows + r, k, end,
                                                    prefetch.take((end - k) * kPrefetchBytes, *rows),
@@ -187,7 +190,7 @@ void dot_products(const Matrix& matrix, const float* const* rows, int64_t count,
       take(0, count, n0, n1, scratch.sums);
       continue;
     }
-    const Bf16Matrix panel = as_bf16(matrix, n0, n1, scratch.panel);
+    const auto panel = shared_panel(matrix, n0, n1, scratch.panel);
     Prefetcher prefetch{matrix.address(n1), matrix.address(std::min(n1 + kPanel, end))};
     const int64_t blocks = round_up(count, kRowBlock) / kRowBlock;
     const int64_t block  = round_up((count + blocks - 1) / blocks, kTileRows);

@@ -12,7 +12,8 @@ namespace fathom::kernels {
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Outputs of a panel, which all rows pass over while it stays in L2: 138 KB in bf16 with 2880 inputs.
+// Outputs of a panel, which all rows pass over while it stays in L2: 138 KB in bf16 with 2880 inputs, 276 KB
+// in fp32.
 inline constexpr int64_t kPanel = 24;
 // Rows of a block, which pass over a panel together: 553 KB.
 inline constexpr int64_t kRowBlock = 48;
@@ -51,12 +52,12 @@ class ScratchAllocator {
 
 // Scratch of one thread for dot_products over `depth` columns.
 struct TileScratch {
-  bf16* panel;      // kPanel x round_up(depth, kRowPadding)
+  float* panel;     // kPanel x round_up(depth, kRowPadding)
   float* partials;  // kPartials
   float* sums;      // kSums
 
   TileScratch(int64_t depth, ScratchAllocator& allocator)
-      : panel(allocator.take<bf16>(kPanel * round_up(depth, kRowPadding))),
+      : panel(allocator.take<float>(kPanel * round_up(depth, kRowPadding))),
         partials(allocator.take<float>(kPartials)),
         sums(allocator.take<float>(kSums)) {}
 

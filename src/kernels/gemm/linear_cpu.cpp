@@ -1,13 +1,14 @@
 // y(t, n) = bias(n) + sum_k x(t, k) w(n, k), or that added to y
 //
-// bytes   2 N K of weights, read once whatever T
+// bytes   2 N K of weights in bf16, 1.06 N K in int8, read once whatever T
 // flops   2 T N K
 // limit   memory bandwidth up to a handful of rows, the FMA units beyond
 // idea    SIMD lanes run along k, so that weights are used in their order in memory and a row's sum does not
 //         depend on other rows. A 32-bit word is two bf16 weights; shifted or masked each is a float, and
-//         rows of x are permuted to that order first. A few rows take weights from memory four outputs at a
-//         time. Many rows pass over panels of 24 outputs that stay in L2, in register tiles of 4 x 6 sums
-//         that share their loads (gemm_microkernel_cpu.h)
+//         rows of x are permuted to that order first. An int8 weight times
+//         its group's scale is exact in fp32. A few rows take weights from memory four outputs at a time.
+//         Many rows pass over panels of 24 outputs that stay in L2, in register tiles of 4 x 6 sums that
+//         share their loads (gemm_microkernel_cpu.h)
 #include "kernels/gemm/linear.h"
 
 #include <fmt/format.h>
@@ -50,21 +51,26 @@ namespace fathom::kernels::HWY_NAMESPACE {
 
 #if FATHOM_KERNELS_HAVE_GEMM_MICROKERNEL
 
-void linear(View<const float, 2> x, View<const bf16, 2> w, View<const bf16, 1> bias, Output output,
-            View<float, 2> y, const Execution& on) {
-  const int64_t count = x.extent(0), depth = w.extent(1), outputs = w.extent(0);
+Bf16Matrix matrix_of(const View<const bf16, 2>& w) { return {w.data(), w.extent(1), w.stride(0)}; }
+Int8Matrix matrix_of(const Int8Weights& w) {
+  return {w.values.data(), w.scales.data(), w.values.extent(1), w.values.stride(0), w.scales.stride(0)};
+}
+
+template <class Matrix>
+void multiply(View<const float, 2> x, const Matrix& matrix, View<const bf16, 1> bias, Output output,
+              View<float, 2> y, const Execution& on) {
+  const int64_t count = x.extent(0), depth = x.extent(1), outputs = y.extent(1);
   ScratchAllocator allocator(on.scratch);
   const LinearScratch scratch(count, depth, on.threads->threads(), allocator);
 
   on.threads->parallel_for(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       float* permuted = scratch.permuted + t * round_up(depth, kRowPadding);
-      permute_row<Bf16Matrix>(x.data() + t * x.stride(0), depth, permuted);
+      permute_row<Matrix>(x.data() + t * x.stride(0), depth, permuted);
       scratch.rows[t] = permuted;
     }
   });
 
-  const Bf16Matrix matrix{w.data(), depth, w.stride(0)};
   PanelScheduler queue(1, round_up(outputs, kPanel) / kPanel, on.threads->threads());
   on.threads->run_shares([&](int worker) {
     const TileScratch tile = scratch.tiles.of(worker);
@@ -83,9 +89,14 @@ void linear(View<const float, 2> x, View<const bf16, 2> w, View<const bf16, 1> b
   });
 }
 
+void linear(View<const float, 2> x, const DenseMatrix& w, View<const bf16, 1> bias, Output output,
+            View<float, 2> y, const Execution& on) {
+  std::visit([&](const auto& weights) { multiply(x, matrix_of(weights), bias, output, y, on); }, w);
+}
+
 #else
 
-void linear(View<const float, 2> x, View<const bf16, 2> w, View<const bf16, 1> bias, Output output,
+void linear(View<const float, 2> x, const DenseMatrix& w, View<const bf16, 1> bias, Output output,
             View<float, 2> y, const Execution& on) {
   linear_reference(x, w, bias, output, y, on);
 }
@@ -100,16 +111,18 @@ namespace fathom::kernels {
 
 HWY_EXPORT(linear);
 
-void linear_cpu(View<const float, 2> x, View<const bf16, 2> w, View<const bf16, 1> bias, Output output,
+void linear_cpu(View<const float, 2> x, const DenseMatrix& w, View<const bf16, 1> bias, Output output,
                 View<float, 2> y, const Execution& on) {
-  const int64_t rows = x.extent(0), depth = x.extent(1), outputs = w.extent(0);
-  FATHOM_EXPECT(w.extent(1) == depth && y.extent(0) == rows && y.extent(1) == outputs,
-                fmt::format("x [{}, {}] and w [{}, {}] make no y [{}, {}]", rows, depth, outputs, w.extent(1),
-                            y.extent(0), y.extent(1)));
+  const int64_t rows = x.extent(0), depth = x.extent(1), outputs = rows_of(w);
+  FATHOM_EXPECT(columns_of(w) == depth && y.extent(0) == rows && y.extent(1) == outputs,
+                fmt::format("x [{}, {}] and w [{}, {}] make no y [{}, {}]", rows, depth, outputs,
+                            columns_of(w), y.extent(0), y.extent(1)));
   FATHOM_EXPECT(bias.data() == nullptr || bias.extent(0) == outputs,
                 fmt::format("a bias of {} for {} outputs", bias.extent(0), outputs));
-  FATHOM_EXPECT((depth <= 1 || (x.stride(1) == 1 && w.stride(1) == 1)) && (outputs <= 1 || y.stride(1) == 1),
-                "rows of x, w and y must be contiguous");
+  FATHOM_EXPECT(
+      (depth <= 1 || x.stride(1) == 1) && (outputs <= 1 || y.stride(1) == 1) &&
+          std::visit([](const auto& weights) { return well_formed(weights); }, w),
+      "rows of x, w and y must be contiguous, and w in int8 must have a scale for each group of 32");
   if (rows == 0 || outputs == 0) return;
   HWY_DYNAMIC_DISPATCH(linear)(x, w, bias, output, y, on);
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "core/dtype.h"
+#include "core/int8_group.h"
 #include "core/mxfp4_nvfp4.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -72,6 +73,69 @@ struct Bf16Matrix {
     return reinterpret_cast<const char*>(weights + output * stride);
   }
   HWY_INLINE void prefetch(int64_t output, int64_t k) const { hwy::Prefetch(weights + output * stride + k); }
+};
+
+// A step is a group of 32 weights, in their order in memory.
+struct Int8Matrix {
+  static constexpr int64_t kVectors = kInt8Group / kLanes;
+  static constexpr int64_t kStep    = kInt8Group;
+
+  const int8_t* values;
+  const bf16* scales;
+  int64_t depth;
+  int64_t values_stride, scales_stride;  // from one output's to the next's
+
+  static constexpr int64_t element(int64_t vector, int64_t lane) { return vector * kLanes + lane; }
+
+  // Exact: a value has 7 bits, a scale 8 (core/int8_group.h).
+  HWY_INLINE void dequantize(int64_t output, int64_t k, Floats* w) const {
+    const Lanes d;
+    const hn::Rebind<int8_t, Lanes> bytes;
+    const hn::Rebind<int32_t, Lanes> integers;
+    const int8_t* at   = values + output * values_stride + k;
+    const Floats scale = hn::Set(d, static_cast<float>(scales[output * scales_stride + k / kInt8Group]));
+#pragma GCC unroll 4
+    for (int64_t v = 0; v < kVectors; ++v)
+      w[v] = hn::Mul(hn::ConvertTo(d, hn::PromoteTo(integers, hn::LoadU(bytes, at + v * kLanes))), scale);
+  }
+
+  void dequantize_last(int64_t output, int64_t k, Floats* w) const {
+    HWY_ALIGN int8_t last[kStep] = {};
+    std::copy_n(values + output * values_stride + k, depth - k, last);
+    Int8Matrix{last, scales + output * scales_stride + k / kInt8Group, kStep, 0, 0}.dequantize(0, 0, w);
+  }
+
+  HWY_INLINE Int8Matrix from(int64_t output) const {
+    return {values + output * values_stride, scales + output * scales_stride, depth, values_stride,
+            scales_stride};
+  }
+  void repeat() { values_stride = scales_stride = 0; }
+  const char* address(int64_t output) const {
+    return reinterpret_cast<const char*>(values + output * values_stride);
+  }
+  HWY_INLINE void prefetch(int64_t output, int64_t k) const {
+    hwy::Prefetch(values + output * values_stride + k);
+  }
+};
+
+// A panel of weights that were dequantised before, of whole steps.
+struct FloatMatrix {
+  static constexpr int64_t kVectors = Int8Matrix::kVectors;
+  static constexpr int64_t kStep    = Int8Matrix::kStep;
+
+  const float* weights;  // aligned
+  int64_t depth;         // a multiple of kStep
+  int64_t stride;
+
+  HWY_INLINE void dequantize(int64_t output, int64_t k, Floats* w) const {
+    const Lanes d;
+#pragma GCC unroll 4
+    for (int64_t v = 0; v < kVectors; ++v) w[v] = hn::Load(d, weights + output * stride + k + v * kLanes);
+  }
+  void dequantize_last(int64_t, int64_t, Floats*) const {}  // there is none
+
+  HWY_INLINE FloatMatrix from(int64_t output) const { return {weights + output * stride, depth, stride}; }
+  void repeat() { stride = 0; }
 };
 
 struct Mxfp4Matrix {
@@ -217,9 +281,10 @@ void permute_row(const float* row, int64_t depth, float* permuted) {
   if (k < depth) permute_step(k, [&](int64_t i) { return i < depth ? row[i] : 0.0f; });
 }
 
-// Outputs [begin, end) dequantised to bf16, exactly, into `panel`, as a matrix with the element order of
-// `matrix`.
-HWY_NOINLINE inline Bf16Matrix as_bf16(const Mxfp4Matrix& matrix, int64_t begin, int64_t end, bf16* panel) {
+// Outputs [begin, end) as a matrix that many rows can share: dequantised exactly into `panel`, to bf16 if
+// that holds the weights, with the element order of `matrix`.
+HWY_NOINLINE inline Bf16Matrix shared_panel(const Mxfp4Matrix& matrix, int64_t begin, int64_t end,
+                                            float* panel) {
   const Bits bits;
   const int64_t whole = matrix.depth / Mxfp4Matrix::kStep * Mxfp4Matrix::kStep;
   int64_t depth       = 0;
@@ -232,9 +297,24 @@ HWY_NOINLINE inline Bf16Matrix as_bf16(const Mxfp4Matrix& matrix, int64_t begin,
       for (int64_t v = 0; v < Mxfp4Matrix::kVectors; v += 2, to += kLanes)
         hn::Store(hn::Or(hn::ShiftRight<16>(hn::BitCast(bits, w[v])), hn::BitCast(bits, w[v + 1])), bits, to);
     }
+  return {reinterpret_cast<const bf16*>(panel), depth, depth};
+}
+HWY_NOINLINE inline FloatMatrix shared_panel(const Int8Matrix& matrix, int64_t begin, int64_t end,
+                                             float* panel) {
+  const Lanes d;
+  const int64_t whole = matrix.depth / Int8Matrix::kStep * Int8Matrix::kStep;
+  int64_t depth       = 0;
+  float* to           = panel;
+  for (int64_t n = begin; n < end; ++n)
+    for (depth = 0; depth < matrix.depth; depth += Int8Matrix::kStep) {
+      Floats w[Int8Matrix::kVectors];
+      depth < whole ? matrix.dequantize(n, depth, w) : matrix.dequantize_last(n, depth, w);
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < Int8Matrix::kVectors; ++v, to += kLanes) hn::Store(w[v], d, to);
+    }
   return {panel, depth, depth};
 }
-HWY_INLINE Bf16Matrix as_bf16(const Bf16Matrix& matrix, int64_t begin, int64_t, bf16*) {
+HWY_INLINE Bf16Matrix shared_panel(const Bf16Matrix& matrix, int64_t begin, int64_t, float*) {
   return matrix.from(begin);
 }
 

@@ -22,6 +22,7 @@
 #include "engine/generator.h"
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
+#include "engine/tuner.h"
 #include "model/checkpoint.h"
 
 namespace fathom::engine {
@@ -85,6 +86,8 @@ class Engine final : public Generator {
   std::vector<SequenceOutput> get_output(const SchedulerOutput& step);
   void process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
   void process_output(const ScheduledSequence& scheduled, SequenceOutput& output);
+  StepYield yield_of(const SchedulerOutput& step) const;
+  void tune(StepYield yield);
   void finish_cancelled();
   void drop_finished(SchedulerOutput& step, bool overlapped) const;
   void finish(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {},
@@ -105,6 +108,8 @@ class Engine final : public Generator {
   std::vector<Notification> notifications_;
   GeneratorStats counters_;
   std::deque<StepRecord> steps_in_flight_;  // for config_.on_step
+  Tuner tuner_;                             // has but one setting unless config_.adaptive
+  TimePoint step_began_;                    // when the step before it was done, or when it was launched
   std::vector<int64_t> last_expert_load_;   // before the latest step, for its record
 
   mutable std::mutex mutex_;

@@ -78,8 +78,17 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   size("--block-size", flags.page_size, "Tokens of a page of the KV cache (16; on a GPU always 64)");
   number("--max-queued-requests", c.max_queued_requests, "Requests that may wait; more are refused");
   number("--max-queued-tokens", c.max_queued_tokens, "Tokens of their prompts");
+  const auto watermark = [&](const char* name, double& value, const char* help) {
+    verb.add_option(name, value, help)->check(between(0.01, 1))->capture_default_str()->group("Engine");
+  };
+  watermark("--kv-high-watermark", c.kv_high_watermark,
+            "Share of the KV cache at which no more requests are admitted; 1: never");
+  watermark("--kv-low-watermark", c.kv_low_watermark, "Share at which they are admitted again");
   number("--draft-tokens", c.draft_tokens, "Tokens drafted by n-grams and verified at once; 0: none", 0);
   number("--draft-sequences", c.draft_sequences, "Drafting pauses while more sequences than this run");
+  verb.add_flag("--adaptive", c.adaptive,
+                "Tune draft length and step size at run time, never below 0.98 of the speed without")
+      ->group("Engine");
   const auto off = [&](const char* name, bool& feature, const char* help) {
     verb.add_flag_callback(
             name, [&feature] { feature = false; }, help)

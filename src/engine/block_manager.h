@@ -84,6 +84,7 @@ class BlockManager {
   const BlockPool& pool(KvKind kind) const { return pools_[kind]; }
   int64_t pages() const { return pools_[kFull].pages() + pools_[kWindow].pages(); }
   int64_t pages_in_use() const;
+  int64_t forgotten() const { return pools_[kFull].forgotten() + pools_[kWindow].forgotten(); }
 
  private:
   void hash(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t blocks,

@@ -33,7 +33,10 @@ Page BlockPool::allocate() {
   const Page page = links_.back().after;
   unlink(page);
   State& state = state_[static_cast<size_t>(page)];
-  if (state.hash) cached_.erase(*state.hash);
+  if (state.hash) {
+    cached_.erase(*state.hash);
+    ++forgotten_;
+  }
   state = {.ref_count = 1};
   return page;
 }

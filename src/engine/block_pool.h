@@ -23,6 +23,7 @@ class BlockPool {
 
   int64_t pages() const { return static_cast<int64_t>(links_.size()) - 1; }
   int64_t free_pages() const { return free_; }
+  int64_t forgotten() const { return forgotten_; }  // cached blocks whose pages were allocated again
   int ref_count(Page page) const { return state_[static_cast<size_t>(page)].ref_count; }
 
   // Returns a page with one reference and without a block. Precondition: free_pages() > 0.
@@ -53,7 +54,7 @@ class BlockPool {
   std::vector<State> state_;
   // A ring of the free pages, the next one to allocate first. The last element is the ring's head.
   std::vector<Link> links_;
-  int64_t free_ = 0;
+  int64_t free_ = 0, forgotten_ = 0;
   std::unordered_map<BlockHash, Page, LowBits> cached_;
 };
 

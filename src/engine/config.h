@@ -44,6 +44,9 @@ struct EngineConfig {
   bool paged_kv = true;
   // Reuses cached pages of common prefixes.
   bool prefix_cache = true;
+  // Shares of the KV cache's pages at which admission closes and opens again (memory_pressure.h). A high
+  // watermark of 1: it never closes, and sequences are preempted when pages run out.
+  double kv_high_watermark = 1, kv_low_watermark = 0.7;
   // Computes prompts in chunks that fit in a step, beside the decodes. Off: a prompt in one step.
   bool chunked_prefill = true;
   // Schedules the next step while a step is in flight.
@@ -68,6 +71,12 @@ struct EngineConfig {
   // Drafts only while at most this many sequences run: larger decode steps are not bound by memory.
   int64_t draft_sequences = 4;
 
+  // Tunes draft length and step size at run time by the speed of the engine's own steps (tuner.h): no drafts,
+  // drafts of up to draft_tokens / 2 and draft_tokens, and steps of a quarter of step_tokens. The default is
+  // none, and the engine is never slower than 0.98 of it for long. The output is the same. draft_tokens = 0
+  // means 4 then.
+  bool adaptive = false;
+
   // Called while weights are copied to the GPU: bytes done, bytes in total.
   std::function<void(int64_t done, int64_t total)> loading = {};
   // Called after every step, on the engine's thread. It must not throw or block.
@@ -91,6 +100,9 @@ struct EngineConfig {
 
     config.cudagraph_mode = CudaGraphMode::none;
     config.draft_tokens   = 0;
+
+    config.kv_high_watermark = 1;
+    config.adaptive          = false;
     return config;
   }
   // The baseline that each feature is compared with.

@@ -16,6 +16,14 @@ namespace {
 using model::TokenId;
 using Clock = std::chrono::steady_clock;
 
+// In the order of kSettingNames.
+std::array<SchedulerSetting, kSettingNames.size()> settings_of(const EngineConfig& config) {
+  return {{{.draft_tokens = 0, .step_tokens = config.step_tokens},
+           {.draft_tokens = config.draft_tokens / 2, .step_tokens = config.step_tokens},
+           {.draft_tokens = config.draft_tokens, .step_tokens = config.step_tokens},
+           {.draft_tokens = 0, .step_tokens = std::max<int64_t>(config.step_tokens / 4, 1)}}};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& folder,
@@ -62,7 +70,9 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                // Random, so that a client cannot construct colliding prefixes.
                .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32}),
       scheduler_(config, blocks_),
-      runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})) {
+      runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})),
+      tuner_({.settings = config.adaptive ? static_cast<int64_t>(kSettingNames.size()) : 1}) {
+  if (config_.adaptive) scheduler_.set(settings_of(config_)[0]);
   stats_.pages = counters_.pages = blocks_.pages();
   stats_.memory = counters_.memory = runner_->memory();
   thread_                          = std::thread([this] { loop(); });
@@ -167,11 +177,11 @@ bool Engine::drain(std::chrono::nanoseconds timeout) {
 // for sequences that finish meanwhile. Otherwise the next step waits for the tokens, loses the sequences that
 // have finished, and then executes.
 void Engine::loop() {
-  const bool async = config_.async_scheduling && config_.draft_tokens == 0;
   SchedulerOutput in_flight, next;
   while (receive_requests(!in_flight.empty())) {
-    next            = {};
-    bool overlapped = false;
+    const bool async = config_.async_scheduling && !scheduler_.drafts();
+    next             = {};
+    bool overlapped  = false;
     if (!in_flight.empty()) {
       if (async) {
         const TimePoint start = Clock::now();
@@ -182,7 +192,9 @@ void Engine::loop() {
       }
       auto outputs          = get_output(in_flight);
       const TimePoint start = Clock::now();
+      const StepYield yield = yield_of(in_flight);
       process_output(in_flight, std::move(outputs));
+      tune(yield);
       finish_cancelled();
       drop_finished(next, overlapped);
       if (!overlapped) run_kv_work();
@@ -191,7 +203,8 @@ void Engine::loop() {
     } else {
       finish_cancelled();
       run_kv_work();
-      next = schedule();
+      next        = schedule();
+      step_began_ = Clock::now();
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");
     }
     in_flight = std::move(next);
@@ -258,9 +271,8 @@ bool Engine::receive_requests(bool in_flight) {
   {
     std::unique_lock lock(mutex_);
     if (!in_flight && scheduler_.idle())
-      changed_.wait(lock, [&] {
-        return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty();
-      });
+      changed_.wait(
+          lock, [&] { return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty(); });
     if (ending_) {
       for (const auto& [id, sequence] : sequences_) cancel_inbox_.push_back({id, FinishReason::cancelled});
       for (const auto& sequence : inbox_) cancel_inbox_.push_back({sequence->id, FinishReason::cancelled});
@@ -342,6 +354,32 @@ void Engine::run_kv_work() {
   for (const auto& one : work) one(store);
 }
 
+// Of a step whose output is not processed yet.
+StepYield Engine::yield_of(const SchedulerOutput& step) const {
+  StepYield yield{.tokens = -counters_.generated_tokens,
+                  .demand = scheduler_.running() + scheduler_.waiting()};
+  for (const ScheduledSequence& scheduled : step.sequences)
+    if (scheduled.sequence && scheduled.admission == 1)
+      yield.prompt_tokens +=
+          std::clamp<int64_t>(scheduled.sequence->num_prompt_tokens() - scheduled.first, 0, scheduled.rows);
+  return yield;
+}
+
+void Engine::tune(StepYield yield) {
+  if (!config_.adaptive) return;
+  const TimePoint now  = Clock::now();
+  const int64_t before = tuner_.setting();
+  yield.seconds        = std::chrono::duration<double>(now - step_began_).count();
+  yield.tokens += counters_.generated_tokens;
+  step_began_ = now;
+  tuner_.record(yield);
+  const int64_t setting = tuner_.setting();
+  if (setting != before) scheduler_.set(settings_of(config_)[static_cast<size_t>(setting)]);
+  counters_.setting_changes = tuner_.changes();
+  for (size_t i = 0; i < counters_.setting_s.size(); ++i)
+    counters_.setting_s[i] = tuner_.seconds(static_cast<int64_t>(i));
+}
+
 void Engine::finish_cancelled() {
   for (const auto& [id, reason] : cancels_)
     if (const auto found = sequences_.find(id); found != sequences_.end()) finish(*found->second, reason);
@@ -400,6 +438,9 @@ void Engine::update_stats(const SchedulerOutput& step) {
   const SchedulerCounters& counters = scheduler_.counters();
   counters_.prompt_tokens           = counters.prompt_tokens;
   counters_.preemptions             = counters.preemptions;
+  counters_.admission_holds         = scheduler_.admission_holds();
+  counters_.held_steps              = counters.held_steps;
+  counters_.forgotten_pages         = blocks_.forgotten();
   counters_.prefix_queried_tokens   = counters.prefix_queried_tokens;
   counters_.prefix_hit_tokens       = counters.prefix_hit_tokens;
 

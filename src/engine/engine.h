@@ -23,6 +23,7 @@
 #include "engine/kv_store.h"
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
+#include "engine/tuner.h"
 #include "model/checkpoint.h"
 
 namespace fathom::engine {
@@ -93,6 +94,8 @@ class Engine final : public Generator {
   void process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
   void process_output(const ScheduledSequence& scheduled, SequenceOutput& output);
   void report_kv_blocks(const ScheduledSequence& scheduled);
+  StepYield yield_of(const SchedulerOutput& step) const;
+  void tune(StepYield yield);
   void finish_cancelled();
   void run_kv_work();
   void drop_finished(SchedulerOutput& step, bool overlapped) const;
@@ -115,6 +118,8 @@ class Engine final : public Generator {
   GeneratorStats counters_;
   std::deque<StepRecord> steps_in_flight_;  // for config_.on_step
   std::vector<std::byte> kv_bytes_;         // of the block that is reported
+  Tuner tuner_;                             // has but one setting unless config_.adaptive
+  TimePoint step_began_;                    // when the step before it was done, or when it was launched
   std::vector<int64_t> last_expert_load_;   // before the latest step, for its record
 
   mutable std::mutex mutex_;

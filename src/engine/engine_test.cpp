@@ -327,6 +327,12 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   configs["drafts, few pages, small pieces"]             = configs["drafts of 3"];
   configs["drafts, few pages, small pieces"].kv_tokens   = 176;
   configs["drafts, few pages, small pieces"].step_tokens = 5;
+  configs["few pages, watermarks"]                       = configs["few pages"];
+  configs["few pages, watermarks"].kv_high_watermark     = 0.5;
+  configs["few pages, watermarks"].kv_low_watermark      = 0.3;
+  configs["adaptive"]                                    = all;
+  configs["adaptive"].adaptive                           = true;
+  configs["adaptive"].draft_sequences                    = 20;
 
   std::map<std::string, GeneratorStats> stats;
   for (const auto& [name, config] : configs) {
@@ -337,6 +343,10 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   EXPECT_GT(stats["all on"].prefix_hit_tokens, 0);
   EXPECT_EQ(stats["baseline"].prefix_hit_tokens, 0);
   EXPECT_GT(stats["few pages"].preemptions, 0);
+  EXPECT_GT(stats["few pages, watermarks"].admission_holds, 0);
+  EXPECT_LT(stats["few pages, watermarks"].preemptions, stats["few pages"].preemptions);
+  EXPECT_GT(stats["adaptive"].setting_s[0], 0);
+  EXPECT_EQ(stats["all on"].setting_s[0], 0);
   EXPECT_GT(stats["small pieces"].steps, stats["all on"].steps);
   const auto& small = stats["small pieces"].steps_by_rows;  // at most 7 rows
   EXPECT_GT(small[1], 0);
@@ -348,6 +358,37 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   }
   EXPECT_GT(stats["drafts of 3"].accepted_tokens, 0);
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
+}
+
+// Long enough for the tuner to try every setting. Which ones it keeps is a matter of time, the answers are
+// not.
+TEST_F(EngineTest, TheTunerKeepsTheAnswers) {
+  std::vector<Question> asked;
+  for (int i = 0; i < 10; ++i)
+    asked.push_back(
+        {.prompt = std::vector<TokenId>(static_cast<size_t>(3 + 9 * (i % 5)), i % 7 + 1), .max_tokens = 80});
+  const auto answers_of = [&](const EngineConfig& config, GeneratorStats* stats) {
+    auto running = engine(config);
+    Answers answers;
+    for (size_t i = 0; i < asked.size(); ++i)
+      running->submit(asked[i].request(), answers.listener(static_cast<int>(i)));
+    EXPECT_TRUE(answers.wait_for_ends(asked.size()));
+    running->drain(60s);
+    *stats = running->stats();
+    std::vector<std::vector<TokenId>> ids;
+    for (size_t i = 0; i < asked.size(); ++i) ids.push_back(answers.of(static_cast<int>(i)).ids());
+    return ids;
+  };
+  EngineConfig config{.threads = 1, .max_context = 160, .max_sequences = 2, .kv_tokens = 4096};
+  GeneratorStats fixed, adaptive;
+  const auto expected = answers_of(config, &fixed);
+  config.adaptive     = true;
+  EXPECT_EQ(answers_of(config, &adaptive), expected);
+  EXPECT_GT(adaptive.setting_changes, 0);
+  double tried = 0;
+  for (size_t i = 1; i < adaptive.setting_s.size(); ++i) tried += adaptive.setting_s[i];
+  EXPECT_GT(tried, 0);
+  EXPECT_EQ(fixed.drafted_tokens, 0);
 }
 
 // Tokens sampled at draft positions have the model's distribution: chi-squared over 1,500 seeds, against
@@ -585,6 +626,9 @@ TEST_F(EngineTest, RefuseInvalidConfigurations) {
   EXPECT_NE(message({.max_context = 100, .kv_tokens = 99}).find("kv_tokens is 99"), std::string::npos);
   EXPECT_NE(message({.page_size = 0}).find("page_size"), std::string::npos);
   EXPECT_NE(message({.draft_tokens = 16}).find("draft_tokens"), std::string::npos);
+  EngineConfig watermarks;
+  watermarks.kv_high_watermark = 0.6;
+  EXPECT_NE(message(watermarks).find("--kv-low-watermark"), std::string::npos);
   EXPECT_NE(message({.kv_dtype = EngineConfig::KvDtype::fp8}).find("--kv-cache-dtype"), std::string::npos);
   EXPECT_FALSE(Engine::open("/nowhere", {}));
 }

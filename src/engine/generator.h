@@ -81,6 +81,10 @@ struct Refusal {
 inline constexpr std::array<int64_t, 13> kStepRowBounds = {1,   8,    16,   32,   64,   128,  256,
                                                            512, 1024, 2048, 4096, 8192, 16384};
 
+// What an engine may change while it runs (EngineConfig::adaptive), in this order.
+inline constexpr std::array<std::string_view, 4> kSettingNames = {"default", "half_drafts", "drafts",
+                                                                  "small_steps"};
+
 // Counters since the start, and gauges of the moment.
 struct GeneratorStats {
   // Gauges.
@@ -90,6 +94,11 @@ struct GeneratorStats {
   int64_t prompt_tokens = 0, generated_tokens = 0;
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0, steps = 0, step_rows = 0;
+  // Of memory_pressure.h: times that admission closed, steps that kept a request waiting for it, and pages
+  // whose cached prefix was forgotten.
+  int64_t admission_holds = 0, held_steps = 0, forgotten_pages = 0;
+  int64_t setting_changes = 0;
+  std::array<double, kSettingNames.size()> setting_s{};  // time of steps under each; 0 unless adaptive
   std::array<int64_t, kStepRowBounds.size() + 1> steps_by_rows{};  // the last bucket has no bound
   int64_t graphs          = 0;                                     // CUDA graphs captured, at start and since
   int64_t graph_fallbacks = 0;  // runs of steps, or of their pieces, whose graph could not be captured

@@ -146,13 +146,27 @@ GeneratorStats ReplicaRouter::stats() const {
   GeneratorStats sum;
   for (const auto& replica : replicas_) {
     const GeneratorStats one = replica->stats();
-    for (const auto part :
-         {&GeneratorStats::running, &GeneratorStats::waiting, &GeneratorStats::waiting_tokens,
-          &GeneratorStats::pages, &GeneratorStats::pages_in_use, &GeneratorStats::prompt_tokens,
-          &GeneratorStats::generated_tokens, &GeneratorStats::prefix_queried_tokens,
-          &GeneratorStats::prefix_hit_tokens, &GeneratorStats::preemptions, &GeneratorStats::steps,
-          &GeneratorStats::step_rows, &GeneratorStats::graphs, &GeneratorStats::graph_fallbacks,
-          &GeneratorStats::drafts, &GeneratorStats::drafted_tokens, &GeneratorStats::accepted_tokens})
+    for (const auto part : {&GeneratorStats::running,
+                            &GeneratorStats::waiting,
+                            &GeneratorStats::waiting_tokens,
+                            &GeneratorStats::pages,
+                            &GeneratorStats::pages_in_use,
+                            &GeneratorStats::prompt_tokens,
+                            &GeneratorStats::generated_tokens,
+                            &GeneratorStats::prefix_queried_tokens,
+                            &GeneratorStats::prefix_hit_tokens,
+                            &GeneratorStats::preemptions,
+                            &GeneratorStats::admission_holds,
+                            &GeneratorStats::held_steps,
+                            &GeneratorStats::forgotten_pages,
+                            &GeneratorStats::setting_changes,
+                            &GeneratorStats::steps,
+                            &GeneratorStats::step_rows,
+                            &GeneratorStats::graphs,
+                            &GeneratorStats::graph_fallbacks,
+                            &GeneratorStats::drafts,
+                            &GeneratorStats::drafted_tokens,
+                            &GeneratorStats::accepted_tokens})
       sum.*part += one.*part;
     for (const auto part :
          {&GeneratorStats::schedule_s, &GeneratorStats::forward_s, &GeneratorStats::sample_s})
@@ -162,6 +176,7 @@ GeneratorStats ReplicaRouter::stats() const {
     if (one.router_imbalance)
       sum.router_imbalance = std::max(sum.router_imbalance.value_or(0), *one.router_imbalance);
     for (size_t i = 0; i < sum.steps_by_rows.size(); ++i) sum.steps_by_rows[i] += one.steps_by_rows[i];
+    for (size_t i = 0; i < sum.setting_s.size(); ++i) sum.setting_s[i] += one.setting_s[i];
     for (size_t i = 0; i < sum.accepted_at.size(); ++i) sum.accepted_at[i] += one.accepted_at[i];
     for (size_t i = 0; i < sum.finished.size(); ++i) sum.finished[i] += one.finished[i];
   }

@@ -48,6 +48,12 @@ Status check(const EngineConfig& c) {
                     c.kv_tokens, c.max_context)};
   if (c.draft_tokens < 0 || c.draft_tokens > 15)
     return Error{fmt::format("draft_tokens is {}, but must be 0 to 15", c.draft_tokens)};
+  if (!(c.kv_high_watermark > 0 && c.kv_high_watermark <= 1 && c.kv_low_watermark > 0) ||
+      (c.kv_high_watermark < 1 && c.kv_low_watermark > c.kv_high_watermark))
+    return Error{fmt::format(
+        "admission closes at {} of the KV cache and opens at {}: both must be above 0 and at most 1, and "
+        "--kv-low-watermark must not be above --kv-high-watermark",
+        c.kv_high_watermark, c.kv_low_watermark)};
   if (c.gpu && c.page_size != kGpuPageSize)
     return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
   if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic && !c.emulate_kv_dtype)
@@ -85,6 +91,7 @@ int64_t max_kv_tokens(int64_t bytes, const model::Config& model, const EngineCon
 }  // namespace
 
 Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineConfig c) {
+  if (c.adaptive && c.draft_tokens == 0) c.draft_tokens = 4;
   if (c.gpu)
     if (const Status can = gpu_can_run(checkpoint, c.device); !can) return can.error();
   if (c.gpu) {

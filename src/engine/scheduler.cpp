@@ -8,11 +8,18 @@
 
 namespace fathom::engine {
 
-Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks) : config_(config), blocks_(blocks) {}
+Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks)
+    : config_(config), blocks_(blocks), pressure_(config.kv_high_watermark, config.kv_low_watermark) {}
 
 void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   sequence->draft_tokens = config_.draft_tokens;
   wait(std::move(sequence));
+}
+
+void Scheduler::set(const SchedulerSetting& setting) {
+  config_.draft_tokens = setting.draft_tokens;
+  config_.step_tokens  = setting.step_tokens;
+  for (Sequence* sequence : sequences()) sequence->draft_tokens = setting.draft_tokens;
 }
 
 void Scheduler::wait(std::unique_ptr<Sequence> sequence) {
@@ -122,6 +129,17 @@ bool Scheduler::allocate(Sequence& sequence, int64_t end) {
   return blocks_.allocate(sequence.pages, config_.paged_kv ? end : config_.max_context);
 }
 
+// Pages that running sequences hold, and those that their known tokens will take.
+int64_t Scheduler::claimed_pages() const {
+  const BlockPool& pool = blocks_.pool(kFull);
+  int64_t claimed       = pool.pages() - pool.free_pages();
+  for (const auto& sequence : running_)
+    claimed += std::max<int64_t>(blocks_.blocks(sequence->num_tokens()) -
+                                     static_cast<int64_t>(sequence->pages.block_tables[kFull].pages.size()),
+                                 0);
+  return claimed;
+}
+
 void Scheduler::admit(SchedulerOutput& step, int64_t& budget) {
   if (!config_.continuous_batching && !running_.empty()) return;
   const int64_t max_running = config_.continuous_batching
@@ -139,9 +157,20 @@ void Scheduler::admit(SchedulerOutput& step, int64_t& budget) {
 }
 
 bool Scheduler::admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget) {
-  const int64_t hit = blocks_.match_prefix(sequence.pages, sequence.tokens, sequence.request.cache_salt);
+  const int64_t claimed = pressure_.watched() ? claimed_pages() : 0;
+  const int64_t hit     = blocks_.match_prefix(sequence.pages, sequence.tokens, sequence.request.cache_salt);
   // A prompt that does not fit as a whole would only preempt others or stall halfway.
   const int64_t end = config_.paged_kv ? sequence.num_tokens() : config_.max_context;
+  // More urgent sequences pass: they may preempt.
+  if (pressure_.watched() && !running_.empty() && !victim(sequence, false)) {
+    const auto own = static_cast<int64_t>(sequence.pages.block_tables[kFull].pages.size());
+    if (!pressure_.admits(claimed, claimed_pages() + blocks_.blocks(end) - own,
+                          blocks_.pool(kFull).pages())) {
+      blocks_.free(sequence.pages);
+      ++counters_.held_steps;
+      return false;
+    }
+  }
   while (!blocks_.can_hold(sequence.pages, end)) {
     Sequence* last = victim(sequence, false);
     if (!last) {

@@ -14,6 +14,7 @@
 
 #include "engine/block_manager.h"
 #include "engine/config.h"
+#include "engine/memory_pressure.h"
 #include "engine/sequence.h"
 
 namespace fathom::engine {
@@ -43,6 +44,12 @@ struct SchedulerOutput {
 struct SchedulerCounters {
   int64_t prompt_tokens = 0, prefix_queried_tokens = 0, prefix_hit_tokens = 0;
   int64_t preemptions = 0;
+  int64_t held_steps  = 0;  // steps that kept a request waiting for memory_pressure.h
+};
+
+// What may change between steps. Answers do not depend on it.
+struct SchedulerSetting {
+  int64_t draft_tokens = 0, step_tokens = 0;
 };
 
 class Scheduler {
@@ -51,6 +58,9 @@ class Scheduler {
   Scheduler(const EngineConfig& config, BlockManager& blocks);
 
   void add(std::unique_ptr<Sequence> sequence);
+  // From the next step on; at most the configured numbers.
+  void set(const SchedulerSetting& setting);
+  bool drafts() const { return config_.draft_tokens > 0; }
   // Schedules a step. Sets `running` of the sequences that it admits, and `cached_tokens` at their first
   // admission.
   SchedulerOutput schedule();
@@ -65,6 +75,7 @@ class Scheduler {
   int64_t waiting_tokens() const { return waiting_tokens_; }  // of the waiting prompts
   bool idle() const { return running_.empty() && waiting_.empty(); }
   const SchedulerCounters& counters() const { return counters_; }
+  int64_t admission_holds() const { return pressure_.holds(); }
   // The running sequences in order, then the waiting ones in order.
   std::vector<Sequence*> sequences() const;
 
@@ -84,15 +95,17 @@ class Scheduler {
   void admit(SchedulerOutput& step, int64_t& budget);
   bool admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
   bool allocate(Sequence& sequence, int64_t end);
+  int64_t claimed_pages() const;
   // The last running sequence, if `sequence` may preempt it; else null.
   Sequence* victim(const Sequence& sequence, bool equal_priority_too) const;
   void preempt(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
 
-  const EngineConfig config_;
+  EngineConfig config_;
   BlockManager& blocks_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::set<std::unique_ptr<Sequence>, InOrder> waiting_;
   int64_t waiting_tokens_ = 0;
+  MemoryPressure pressure_;
   SchedulerCounters counters_;
 };
 

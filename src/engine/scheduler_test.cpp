@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace fathom::engine {
@@ -97,6 +98,7 @@ struct Trace {
   EngineConfig config;
   BlockManager::Options blocks;
   uint64_t seed = 0;
+  bool tuned    = false;  // the setting changes between steps
 };
 
 // The engine's loop without threads or a model, with random arrivals, lengths, priorities, salts and
@@ -108,8 +110,6 @@ void replay(const Trace& trace) {
   BlockManager blocks(trace.blocks);
   Scheduler scheduler(config, blocks);
   Machine machine(config, trace.blocks);
-  const bool ahead = config.async_scheduling && config.draft_tokens == 0;
-
   std::vector<std::vector<TokenId>> beginnings(3);
   for (auto& beginning : beginnings)
     for (int64_t t = below(40); t >= 0; --t) beginning.push_back(static_cast<TokenId>(below(4)));
@@ -139,6 +139,7 @@ void replay(const Trace& trace) {
       living.emplace(sequence->id, sequence.get());
       scheduler.add(std::move(sequence));
     }
+    const bool ahead = config.async_scheduling && !scheduler.drafts();
     SchedulerOutput next;
     if (ahead || in_flight.empty()) next = scheduler.schedule();
     if (!in_flight.empty()) {
@@ -167,6 +168,9 @@ void replay(const Trace& trace) {
       std::erase_if(next.sequences,
                     [&](const ScheduledSequence& e) { return !living.contains(e.sequence->id); });
       dead.clear();
+      if (trace.tuned && below(4) == 0)
+        scheduler.set(
+            {.draft_tokens = below(2) * config.draft_tokens, .step_tokens = 1 + below(config.step_tokens)});
       if (!ahead) next = scheduler.schedule();
     } else if (next.empty()) {
       ASSERT_TRUE(scheduler.idle()) << "requests wait, and nothing runs";
@@ -215,10 +219,14 @@ Trace trace_of(uint64_t seed) {
   c.async_scheduling    = chance(50);
   c.draft_tokens        = one_of({0, 0, 1, 3, 8});
   c.draft_sequences     = one_of({1, 4, 30});
-  const int64_t needed  = (c.max_context + c.page_size - 1) / c.page_size;
-  const int64_t full    = needed + one_of({0, 1, 10, 200});
-  const int64_t window  = (kWindow8 + c.page_size - 1) / c.page_size + 2;
-  const bool cut        = c.paged_kv && c.chunked_prefill;
+  if (chance(40)) {
+    c.kv_high_watermark = 0.01 * static_cast<double>(one_of({1, 50, 85, 99}));
+    c.kv_low_watermark  = c.kv_high_watermark * (chance(50) ? 1 : 0.8);
+  }
+  const int64_t needed = (c.max_context + c.page_size - 1) / c.page_size;
+  const int64_t full   = needed + one_of({0, 1, 10, 200});
+  const int64_t window = (kWindow8 + c.page_size - 1) / c.page_size + 2;
+  const bool cut       = c.paged_kv && c.chunked_prefill;
   return {.config = c,
           .blocks = {.pages              = {full, cut ? std::min(full, window + one_of({0, 5, 100})) : full},
                      .page_size          = c.page_size,
@@ -226,7 +234,8 @@ Trace trace_of(uint64_t seed) {
                      .prefix_cache       = c.prefix_cache,
                      .free_out_of_window = c.paged_kv,
                      .hash_seed          = seed},
-          .seed   = seed};
+          .seed   = seed,
+          .tuned  = chance(30)};
 }
 
 TEST(Scheduler, KeepsItsInvariantsUnderRandomLoad) {
@@ -296,6 +305,69 @@ TEST(Scheduler, HigherPriorityPreemptsTheLastOfLowerPriority) {
   EXPECT_EQ(scheduler.waiting(), 1);
   answer_all(scheduler, step);
   EXPECT_EQ(rows_of(scheduler.schedule()), (Rows{{3, 1}, {1, 1}}));
+}
+
+TEST(MemoryPressure, KeepsItsStateBetweenTheWatermarks) {
+  MemoryPressure pressure(0.8, 0.5);
+  EXPECT_TRUE(pressure.admits(0, 80, 100));  // up to the high watermark
+  EXPECT_FALSE(pressure.admits(80, 81, 100));
+  EXPECT_FALSE(pressure.admits(51, 52, 100));  // it would fit, but the low watermark is not reached
+  EXPECT_EQ(pressure.holds(), 1);
+  EXPECT_FALSE(pressure.admits(50, 90, 100));  // reached, but this one is too large
+  EXPECT_EQ(pressure.holds(), 1) << "it was closed all the time";
+  EXPECT_TRUE(pressure.admits(50, 60, 100));
+  EXPECT_TRUE(pressure.admits(60, 70, 100));
+  EXPECT_FALSE(pressure.admits(70, 90, 100));
+  EXPECT_EQ(pressure.holds(), 2);
+  EXPECT_FALSE(MemoryPressure(1, 0.7).watched());
+}
+
+// Ten pages of four tokens; prompts of two pages, answers of two more.
+TEST(Scheduler, AdmissionClosesBeforePagesRunOut) {
+  const auto played = [](double high, double low) {
+    BlockManager blocks({.pages = {10, 0}, .page_size = 4, .prefix_cache = false});
+    EngineConfig config{.max_context = 16, .step_tokens = 64};
+    config.kv_high_watermark = high, config.kv_low_watermark = low;
+    Scheduler scheduler(config, blocks);
+    for (RequestId id = 1; id <= 6; ++id) scheduler.add(sequence_of(id, 8, 8));
+    int64_t most = 0, rows = 0;
+    for (int steps = 0; !scheduler.idle(); ++steps) {
+      EXPECT_LT(steps, 1000);
+      const SchedulerOutput step = scheduler.schedule();
+      rows += step.rows();
+      most = std::max(most, scheduler.running());
+      answer_all(scheduler, step);
+      for (const ScheduledSequence& scheduled : step.sequences)
+        if (scheduled.sequence->num_output_tokens() == 8) scheduler.finish(*scheduled.sequence);
+    }
+    return std::tuple(scheduler.counters().preemptions, most, rows, scheduler.admission_holds());
+  };
+  const auto [open, most_open, rows_open, never] = played(1, 1);
+  EXPECT_GT(open, 0) << "five prompts take all pages, and no answer has room";
+  EXPECT_EQ(most_open, 5);
+  EXPECT_GT(rows_open, 90) << "some are computed again";
+  EXPECT_EQ(never, 0);
+  const auto [held, most_held, rows_held, holds] = played(0.4, 0.4);
+  EXPECT_EQ(held, 0) << "two sequences fit, answers and all";
+  EXPECT_EQ(most_held, 2);
+  EXPECT_EQ(rows_held, 90);
+  EXPECT_GT(holds, 0);
+}
+
+TEST(Scheduler, UrgentRequestsPassTheClosedGate) {
+  BlockManager blocks({.pages = {10, 0}, .page_size = 4, .prefix_cache = false});
+  EngineConfig config{.max_context = 16, .step_tokens = 64};
+  config.kv_high_watermark = 0.2, config.kv_low_watermark = 0.2;
+  Scheduler scheduler(config, blocks);
+  scheduler.add(sequence_of(1, 8, 8, 1));
+  scheduler.add(sequence_of(2, 8, 8, 1));
+  answer_all(scheduler, scheduler.schedule());
+  EXPECT_EQ(scheduler.running(), 1);
+  scheduler.add(sequence_of(3, 8, 8, 0));
+  answer_all(scheduler, scheduler.schedule());
+  EXPECT_EQ(scheduler.running(), 2);
+  EXPECT_EQ(scheduler.waiting(), 1) << "the patient one still waits";
+  EXPECT_EQ(scheduler.counters().held_steps, 2);
 }
 
 TEST(Scheduler, StaticBatchesWaitForTheWholeBatch) {

@@ -212,6 +212,10 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
                        "finished_reason", finished);
   to.counter({"fathom_preemptions", "vllm:num_preemptions"}, "Running requests sent back to the queue.",
              stats.preemptions);
+  to.counter({"fathom_admission_holds"}, "Times that admission closed because the KV cache was nearly full.",
+             stats.admission_holds);
+  to.counter({"fathom_held_steps"}, "Steps that kept a request waiting while it was closed.",
+             stats.held_steps);
 }
 
 void add_tokens(const GeneratorStats& stats, Exposition& to) {
@@ -245,6 +249,13 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
   const std::pair<std::string, double> seconds[] = {
       {"schedule", stats.schedule_s}, {"forward", stats.forward_s}, {"sample", stats.sample_s}};
   to.counters<double>({"fathom_engine_seconds"}, "Where the engine's time went.", "part", seconds);
+  to.counter({"fathom_setting_changes"}, "Times that --adaptive changed the engine's setting.",
+             stats.setting_changes);
+  std::array<std::pair<std::string, double>, engine::kSettingNames.size()> by_setting;
+  for (size_t i = 0; i < by_setting.size(); ++i)
+    by_setting[i] = {std::string(engine::kSettingNames[i]), stats.setting_s[i]};
+  to.counters<double>({"fathom_setting_seconds"}, "Time of steps under each setting of --adaptive.",
+                      "setting", by_setting);
   const Series memory = {{"weights", stats.memory.weights},
                          {"kv_cache", stats.memory.kv_cache},
                          {"workspace", stats.memory.workspace}};
@@ -273,6 +284,8 @@ void add_cache(const GeneratorStats& stats, const ServeMetrics::Model& model, Ex
            static_cast<double>(stats.pages_in_use));
   to.gauge({"fathom_kv_usage_ratio", "vllm:kv_cache_usage_perc"}, "Share of the pages in use, 0 to 1.",
            stats.pages == 0 ? 0 : static_cast<double>(stats.pages_in_use) / static_cast<double>(stats.pages));
+  to.counter({"fathom_kv_pages_forgotten"}, "Pages whose cached prefix gave way to other tokens.",
+             stats.forgotten_pages);
   to.info({"fathom_cache_config_info", "vllm:cache_config_info"}, "How the KV cache is set up.",
           {{"block_size", std::to_string(model.page_tokens)},
            {"num_gpu_blocks", std::to_string(stats.pages)},  // vLLM's name, on CPUs too

@@ -236,7 +236,7 @@ class Eval(Program):
         self.assertEqual(drafting["tasks"], alone["model"]["tasks"])
         self.assertAlmostEqual(drafting["likelihood"]["nll"], alone["model"]["likelihood"]["nll"])
         kl = {}
-        for kv in ("auto", "bf16", "fp8"):
+        for kv in ("auto", "bf16", "fp8", "k8v4", "nvfp4"):
             seen = eval(tiny, "--kv-cache-dtype", kv, "--against-kv-cache-dtype", "auto")
             self.assertEqual(seen["model"]["kv_cache"], "fp32" if kv == "auto" else f"{kv}, emulated")
             self.assertEqual(seen["against"]["kv_cache"], "fp32")
@@ -247,7 +247,12 @@ class Eval(Program):
             self.assertTrue(0 < difference["agreed_tokens"] <= difference["answer_tokens"])
             kl[kv] = difference["kl"]
         self.assertEqual(kl["auto"], 0)
-        self.assertTrue(0 < kl["bf16"] < kl["fp8"] < 0.1, kl)
+        self.assertTrue(0 < kl["bf16"] < kl["fp8"] < kl["k8v4"] < kl["nvfp4"] < 0.1, kl)
+        rotated = eval(tiny, "--kv-cache-dtype", "nvfp4", "--kv-cache-hadamard", "--against-kv-cache-dtype", "nvfp4")
+        self.assertEqual(rotated["model"]["kv_cache"], "nvfp4 after a Hadamard rotation, emulated")
+        self.assertEqual(rotated["against"]["kv_cache"], "nvfp4, emulated")
+        self.assertTrue(0 < rotated["divergence"]["kl"] < 0.1)
+        self.refused("--kv-cache-dtype", "model", "eval", tiny, "--kv-cache-hadamard", "--grammar", tiny / "tasks.toml", "--count", 1)
         # The bundled experts are MXFP4, which BF16 holds exactly: only sums of another order differ.
         for weights, low, high in (("bf16", -1e-10, 1e-10), ("nvfp4", 1e-10, 0.1)):
             made = self.folder / f"fake_{weights}"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "kernels/attention/reference_dot.h"
 #include "lab/problem.h"
 
 namespace fathom::lab::decode_row {
@@ -21,8 +22,8 @@ struct KeyAndValue {
 
 struct Query {
   const bf16* numbers;
-  int64_t size;  // how many
-  double scale;
+  int64_t size;            // how many
+  double scale;            // positive
   int64_t first, context;  // positions first .. context - 1 are in reach
   std::function<KeyAndValue(int64_t position)> at;
   // What becomes of scale q . k, `distance` positions before the last one; null: nothing.
@@ -34,14 +35,9 @@ class DecodeRow {
   explicit DecodeRow(const Query& query) : size_(query.size) {
     double max_score = -INFINITY, total = 0;
     for (int64_t j = query.first; j < query.context; ++j) {
-      const KeyAndValue row = query.at(j);
-      double product = 0, magnitude = 0;
-      for (int64_t d = 0; d < query.size; ++d) {
-        const double term =
-            query.scale * static_cast<float>(query.numbers[d]) * static_cast<float>(row.key[d]);
-        product += term;
-        magnitude += std::abs(term);
-      }
+      const KeyAndValue row  = query.at(j);
+      const kernels::Dot dot = kernels::dot(query.numbers, row.key, query.size);
+      const double product = query.scale * dot.value, magnitude = query.scale * dot.size;
       const double score = query.score ? query.score(product, query.context - 1 - j) : product;
       values_.push_back(row.value);
       weights_.push_back(score);

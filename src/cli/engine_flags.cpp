@@ -21,6 +21,16 @@ engine::EngineConfig EngineFlags::chosen() const {
   return baseline ? c.plain() : c;
 }
 
+const std::map<std::string, engine::EngineConfig::KvDtype>& kv_dtypes() {
+  using Dtype = engine::EngineConfig::KvDtype;
+  static const std::map<std::string, Dtype> dtypes{{"auto", Dtype::automatic},
+                                                   {"bf16", Dtype::bf16},
+                                                   {"fp8", Dtype::fp8},
+                                                   {"k8v4", Dtype::k8v4},
+                                                   {"nvfp4", Dtype::nvfp4}};
+  return dtypes;
+}
+
 std::function<void(int64_t, int64_t)> loading_on(ProgressDisplay& display, const std::string& model) {
   return [&display, model](int64_t done, int64_t total) {
     display.show({.experiment = model,
@@ -56,15 +66,12 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->check(between(0.01, 1))
       ->capture_default_str()
       ->group("Engine");
-  using Dtype = engine::EngineConfig::KvDtype;
   verb.add_option_function<std::string>(
-          "--kv-cache-dtype",
-          [&c](const std::string& dtype) {
-            c.kv_dtype = dtype == "fp8" ? Dtype::fp8 : dtype == "bf16" ? Dtype::bf16 : Dtype::automatic;
-          },
+          "--kv-cache-dtype", [&c](const std::string& dtype) { c.kv_dtype = kv_dtypes().at(dtype); },
           "auto (default; on a GPU bf16), bf16, or fp8: nearly twice the tokens in the same memory of a GPU, "
-          "keys and values rounded to 4 bits of precision")
-      ->check(CLI::IsMember({"auto", "bf16", "fp8"}))
+          "keys and values rounded to 4 bits of precision. Also k8v4 (FP8 keys, values of 4 bits) and nvfp4 "
+          "(both of 4 bits), which only `model eval` on a CPU knows: it shows what they cost in quality")
+      ->check(CLI::IsMember(kv_dtypes()))
       ->group("Engine");
   verb.add_option("--threads", c.threads, "CPU threads; 0: one for each CPU")
       ->check(whole_between(0, 4096))

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,9 @@ struct EngineFlags {
 
   engine::EngineConfig chosen() const;
 };
+
+// What --kv-cache-dtype takes.
+const std::map<std::string, engine::EngineConfig::KvDtype>& kv_dtypes();
 
 void add_engine_flags(CLI::App& verb, EngineFlags& flags);
 

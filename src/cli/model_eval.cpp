@@ -36,6 +36,7 @@ struct EvalFlags {
   std::string folder, against;
   std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
   std::string against_kv;
+  bool hadamard = false;
   int64_t count = 2000, likelihood_count = 50;
   uint64_t seed = 1;
   EngineFlags engine;
@@ -43,7 +44,7 @@ struct EvalFlags {
 };
 
 struct Evaluation {
-  std::string kv_cache;  // "fp32", "fp8", or "fp8, emulated" on a CPU
+  std::string kv_cache;  // as "fp32", "fp8", or "fp8, emulated" on a CPU
   engine::Likelihood likelihood;
   AccuracyReport accuracy;
   int64_t drafted_tokens = 0, accepted_tokens = 0;  // while the cases were answered
@@ -55,9 +56,12 @@ struct Evaluated {
 };
 
 std::string kv_cache_of(const engine::EngineConfig& config) {
-  using enum engine::EngineConfig::KvDtype;
-  if (config.kv_dtype == automatic) return config.gpu ? "bf16" : "fp32";
-  return fmt::format("{}{}", config.kv_dtype == fp8 ? "fp8" : "bf16", config.gpu ? "" : ", emulated");
+  if (config.kv_dtype == engine::EngineConfig::KvDtype::automatic) return config.gpu ? "bf16" : "fp32";
+  for (const auto& [name, dtype] : kv_dtypes())
+    if (dtype == config.kv_dtype)
+      return fmt::format("{}{}{}", name, config.emulate_kv_hadamard ? " after a Hadamard rotation" : "",
+                         config.gpu ? "" : ", emulated");
+  return "unknown";
 }
 
 Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::EngineConfig config) {
@@ -94,14 +98,12 @@ Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::E
 }
 
 Evaluated evaluate(const EvalFlags& flags) {
-  using Dtype = engine::EngineConfig::KvDtype;
-  auto config = flags.engine.chosen();
+  auto config                = flags.engine.chosen();
+  config.emulate_kv_hadamard = flags.hadamard;
   Evaluated seen{.first = evaluate(flags.folder, flags, config)};
   if (flags.against.empty() && flags.against_kv.empty()) return seen;
-  if (!flags.against_kv.empty())
-    config.kv_dtype = flags.against_kv == "fp8"    ? Dtype::fp8
-                      : flags.against_kv == "bf16" ? Dtype::bf16
-                                                   : Dtype::automatic;
+  config.emulate_kv_hadamard = false;
+  if (!flags.against_kv.empty()) config.kv_dtype = kv_dtypes().at(flags.against_kv);
   seen.second       = evaluate(flags.against.empty() ? flags.folder : flags.against, flags, config);
   const auto &first = seen.first.likelihood, &second = seen.second->likelihood;
   if (first.tokens != second.tokens || first.logprobs.size() != second.logprobs.size())
@@ -214,7 +216,9 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
   verb.add_option("--against", flags->against, "Another model, on the same cases");
   verb.add_option("--against-kv-cache-dtype", flags->against_kv,
                   "KV cache of --against, or of the same model (default: as --kv-cache-dtype)")
-      ->check(CLI::IsMember({"auto", "bf16", "fp8"}));
+      ->check(CLI::IsMember(kv_dtypes()));
+  verb.add_flag("--kv-cache-hadamard", flags->hadamard,
+                "Rotate keys and values by a Hadamard matrix before --kv-cache-dtype rounds them, on a CPU");
   verb.add_option("--count", flags->count, "Held-out cases of each task")
       ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();

@@ -21,12 +21,14 @@ struct EngineConfig {
   int64_t step_tokens = 512;
 
   // Type of the KV cache. automatic: fp32 on CPUs, bf16 on a GPU. fp8 (GPU only) holds 1.88 times the tokens
-  // of bf16 in the same memory.
-  enum class KvDtype { automatic, bf16, fp8 };
+  // of bf16 in the same memory. k8v4 (FP8 keys, values of 4 bits) and nvfp4 (both of 4 bits) would hold 2.46
+  // and 3.56 times as many; they are emulated only.
+  enum class KvDtype { automatic, bf16, fp8, k8v4, nvfp4 };
   KvDtype kv_dtype = KvDtype::automatic;
   // On CPUs: keys and values are rounded as kv_dtype holds them on a GPU, and kept in fp32. It saves no
   // memory; it shows what the format costs in quality (`fathom model eval`).
-  bool emulate_kv_dtype = false;
+  bool emulate_kv_dtype    = false;
+  bool emulate_kv_hadamard = false;  // and rotated before that (model/kv_rounding.h)
 
   bool gpu          = false;  // run on the GPU `device`; kv_tokens = 0 then means all that fits
   DeviceId device   = {};     // holds weights, KV cache, stream and graphs

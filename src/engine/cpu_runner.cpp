@@ -26,9 +26,21 @@ double seconds_since(TimePoint start) {
 }
 
 const model::Ops& ops_of(const EngineConfig& config) {
-  using enum EngineConfig::KvDtype;
-  if (config.kv_dtype == automatic) return model::cpu_ops();
-  return model::cpu_ops_rounding_kv(config.kv_dtype == fp8 ? model::KvFormat::fp8 : model::KvFormat::bf16);
+  using Dtype         = EngineConfig::KvDtype;
+  const auto rotation = config.emulate_kv_hadamard ? model::KvRotation::hadamard : model::KvRotation::none;
+  switch (config.kv_dtype) {
+    case Dtype::automatic:
+      break;
+    case Dtype::bf16:
+      return model::cpu_ops_rounding_kv(model::KvFormat::bf16, rotation);
+    case Dtype::fp8:
+      return model::cpu_ops_rounding_kv(model::KvFormat::fp8, rotation);
+    case Dtype::k8v4:
+      return model::cpu_ops_rounding_kv(model::KvFormat::k8v4, rotation);
+    case Dtype::nvfp4:
+      return model::cpu_ops_rounding_kv(model::KvFormat::nvfp4, rotation);
+  }
+  return model::cpu_ops();
 }
 
 }  // namespace

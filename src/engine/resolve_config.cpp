@@ -60,6 +60,11 @@ Status check(const EngineConfig& c) {
     return Error{
         "on CPUs keys and values are kept in fp32: --kv-cache-dtype bf16 and fp8 are for --device cuda "
         "(`fathom model eval` shows on a CPU what they cost in quality)"};
+  if (c.gpu && (c.kv_dtype == EngineConfig::KvDtype::k8v4 || c.kv_dtype == EngineConfig::KvDtype::nvfp4))
+    return Error{
+        "on a GPU the KV cache is bf16 or FP8: --kv-cache-dtype k8v4 and nvfp4 are for `fathom model eval` "
+        "on "
+        "a CPU, which shows what they cost in quality"};
   if (!(c.gpu_memory > 0 && c.gpu_memory <= 1))
     return Error{fmt::format("gpu_memory is {}, but must be above 0 and at most 1", c.gpu_memory)};
   return Ok{};
@@ -110,13 +115,21 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           static_cast<double>(bytes) * 1e-9, wanted, needed * 1e-9)};
   }
   if (const Status good = check(c); !good) return good.error();
-  const int64_t head_dim = checkpoint.config.head_dim;
-  if (!c.gpu && c.kv_dtype == EngineConfig::KvDtype::fp8 &&
-      (head_dim % 16 != 0 || head_dim > kernels::kHeadDim))
-    return Error{fmt::format(
-        "head_dim is {}, and an FP8 cache has heads of 16, 32, 48 or 64 dimensions: leave --kv-cache-dtype "
-        "at auto or bf16",
-        head_dim)};
+  using Dtype             = EngineConfig::KvDtype;
+  const int64_t head_dim  = checkpoint.config.head_dim;
+  const bool in_few_bits  = c.kv_dtype != Dtype::automatic && c.kv_dtype != Dtype::bf16;
+  const bool power_of_two = (head_dim & (head_dim - 1)) == 0;
+  if (!c.gpu && in_few_bits && (head_dim % 16 != 0 || head_dim > kernels::kHeadDim))
+    return Error{
+        fmt::format("head_dim is {}, and a cache in few bits has heads of 16, 32, 48 or 64 dimensions: leave "
+                    "--kv-cache-dtype at auto or bf16",
+                    head_dim)};
+  if (c.emulate_kv_hadamard && (c.gpu || c.kv_dtype == Dtype::automatic || !power_of_two))
+    return Error{
+        fmt::format("--kv-cache-hadamard needs a CPU, a --kv-cache-dtype that rounds (bf16, fp8, k8v4, "
+                    "nvfp4) and heads of a "
+                    "power of two of dimensions; head_dim is {}",
+                    head_dim)};
   return c;
 }
 

@@ -38,7 +38,7 @@ void WholeRuns::judge(Finding& finding) const {
 
 void Checker::in_parts(std::string_view name, int64_t n, ThreadPool* pool,
                        const std::function<void(int64_t first, int64_t last, Part&)>& compare) {
-  constexpr int64_t kFewest = 256;  // elements that are worth waking a thread
+  constexpr int64_t kFewest = 64;  // elements that are worth waking a thread: each may need a row
   const int64_t shares      = pool && n > kFewest ? pool->threads() : 1;
   std::vector<Part> parts(static_cast<size_t>(shares), Part{options_, {.output = std::string(name)}});
   const auto compare_share = [&](int64_t share) {

@@ -5,19 +5,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/expect.h"
 #include "cuda/device_buffer.h"
+#include "kernels/attention/fp4_kv_pages.h"
 #include "kernels/attention/paged_kv_cache.h"
 #include "model/config.h"
 
 namespace fathom::model {
 
-enum class KvFormat { bf16, fp8 };
+// Keys and values in bf16, or FP8; k8v4: FP8 keys, values of 4 bits; nvfp4: both of 4 bits.
+enum class KvFormat { bf16, fp8, k8v4, nvfp4 };
 
 class GpuKvCache {
  public:
-  // Full-attention and sliding-window layers have separate numbers of pages. Throws NotEnoughMemory.
+  // Full-attention and sliding-window layers have separate numbers of pages. The format is bf16 or fp8.
+  // Throws NotEnoughMemory.
   GpuKvCache(const Config& config, int64_t full_pages, int64_t window_pages, KvFormat format,
              Device& device) {
+    FATHOM_EXPECT(format == KvFormat::bf16 || format == KvFormat::fp8,
+                  "the GPU's forward pass has no KV cache of 4 bits yet");
     for (const Attention kind : config.layers) {
       const int64_t pages = kind == Attention::sliding ? window_pages : full_pages;
       const int64_t heads = config.num_key_value_heads;
@@ -36,8 +42,20 @@ class GpuKvCache {
 
   // Bytes of one page of one layer.
   static int64_t page_bytes(const Config& config, KvFormat format) {
-    constexpr int64_t kBf16 = 2 * kernels::Bf16KvPages::kElements * int64_t{sizeof(bf16)};
-    return config.num_key_value_heads * (format == KvFormat::fp8 ? kernels::Fp8KvPages::kPageBytes : kBf16);
+    const auto of_head = [format]() -> int64_t {
+      switch (format) {
+        case KvFormat::bf16:
+          return 2 * kernels::Bf16KvPages::kElements * int64_t{sizeof(bf16)};
+        case KvFormat::fp8:
+          return kernels::Fp8KvPages::kPageBytes;
+        case KvFormat::k8v4:
+          return kernels::K8V4KvPages::kPageBytes;
+        case KvFormat::nvfp4:
+          return kernels::Nvfp4KvPages::kPageBytes;
+      }
+      return 0;
+    };
+    return config.num_key_value_heads * of_head();
   }
 
  private:

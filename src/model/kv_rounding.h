@@ -7,8 +7,14 @@
 
 namespace fathom::model {
 
-// cpu_ops() whose kv_store rounds keys and values, [T, Hkv, Dh] each: to BF16, or to what Fp8KvPages
-// (kernels/attention/paged_kv_cache.h) reads back, for which Dh must be 16, 32, 48 or 64 and all finite.
-const Ops& cpu_ops_rounding_kv(KvFormat format);
+// Before a key or a value is rounded: nothing, or a Hadamard matrix of the head's size over its root, and the
+// same again afterwards, which undoes it. It spreads a channel that is always large over all of them. (A GPU
+// would keep rotated keys, rotate the queries, and rotate the output back: products stay the same.)
+enum class KvRotation { none, hadamard };
+
+// cpu_ops() whose kv_store rounds keys and values, [T, Hkv, Dh] each: to BF16, or to what Fp8KvPages,
+// K8V4KvPages or Nvfp4KvPages (kernels/attention/fp4_kv_pages.h) read back, for which Dh must be 16, 32, 48
+// or 64 and all finite. A Hadamard rotation needs a Dh of 16, 32 or 64.
+const Ops& cpu_ops_rounding_kv(KvFormat format, KvRotation rotation = KvRotation::none);
 
 }  // namespace fathom::model

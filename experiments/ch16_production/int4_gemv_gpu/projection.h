@@ -19,6 +19,7 @@ namespace fathom::lab::int4_gemv_gpu {
 struct Weights {
   int64_t matrices, outputs, inputs, group;
 
+  bool operator==(const Weights&) const = default;
   int64_t rows() const { return matrices * outputs; }
   int64_t groups() const { return (inputs + group - 1) / group; }
   kernels::PackedInt4 shape() const {

@@ -11,7 +11,7 @@ void equal_length(const DecodeTail& p, StreamRef stream) {
       kernels::paged_decode_splits(items, ragged_decode::pages_for(p.longest), multiprocessors());
   FATHOM_EXPECT(splits == 1 || items * splits <= ragged_decode::kMostPieces,
                 "equal_length: the workspace holds kMostPieces pieces");
-  kernels::paged_decode_attention(p.op(splits), kernels::flexdecoding::Window{}, stream);
+  kernels::paged_decode_attention(p.op(splits), kernels::PlainScore{}, stream);
 }
 
 }  // namespace fathom::lab::decode_tail

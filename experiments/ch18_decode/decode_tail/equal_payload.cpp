@@ -5,7 +5,7 @@
 namespace fathom::lab::decode_tail {
 
 void equal_payload(const DecodeTail& p, StreamRef stream) {
-  kernels::paged_decode_attention(p.op(0), kernels::flexdecoding::Window{}, stream);
+  kernels::paged_decode_attention(p.op(0), kernels::PlainScore{}, stream);
 }
 
 }  // namespace fathom::lab::decode_tail

@@ -4,7 +4,7 @@
 namespace fathom::lab::decode_tail {
 
 void whole_rows(const DecodeTail& p, StreamRef stream) {
-  kernels::paged_decode_attention(p.op(1), kernels::flexdecoding::Window{}, stream);
+  kernels::paged_decode_attention(p.op(1), kernels::PlainScore{}, stream);
 }
 
 }  // namespace fathom::lab::decode_tail

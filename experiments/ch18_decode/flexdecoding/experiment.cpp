@@ -33,7 +33,7 @@ FlexDecode::FlexDecode(const Point& at, Arena& arena)
                                     to[h] =
                                         std::exp2(-8 * static_cast<float>(h + 1) / static_cast<float>(heads));
                                 }))),
-      bias(arena.input<float>({q.extent(1), kReach}, Normal{})) {
+      bias(arena.input<float>({q.extent(1), 2 * kReach + 1}, Normal{})) {
   const int64_t row = (std::max<int64_t>(1, longest) + 7) / 8 * 8, rows = q.extent(0) * q.extent(1);
   key_rows   = arena.workspace<bf16>({q.extent(0), k.extent(1), row, q.extent(2)});
   value_rows = arena.workspace<bf16>({q.extent(0), k.extent(1), row, q.extent(2)});
@@ -41,21 +41,18 @@ FlexDecode::FlexDecode(const Point& at, Arena& arena)
   weights    = arena.workspace<bf16>({rows, row});
 }
 
-Cost FlexDecode::cost() const {
-  const int64_t reach = score == Score::window ? std::min<int64_t>(longest, kWindow) : longest;
-  return cost_of(q.extent(0) * reach);
-}
+Cost FlexDecode::cost() const { return cost_of(q.extent(0) * std::min<int64_t>(longest, window())); }
 
 void FlexDecode::check(Checker& checker) const {
   decode_row::check_rows(checker, out, [this](int64_t t, int64_t h) {
     decode_row::Query of = query(t, h);
-    of.first             = score == Score::window ? std::max<int64_t>(0, of.context - kWindow) : 0;
+    of.first             = std::max<int64_t>(0, of.context - window());
     of.score             = [this, h](double product, int64_t distance) {
       switch (score) {
         case Score::alibi:
           return product - static_cast<double>(slopes(h)) * static_cast<double>(distance);
         case Score::relative_bias:
-          return product + static_cast<double>(bias(h, std::min<int64_t>(distance, kReach - 1)));
+          return product + static_cast<double>(bias(h, kReach - std::min<int64_t>(distance, kReach)));
         case Score::soft_cap:
           return kCap * std::tanh(product / kCap);
         default:

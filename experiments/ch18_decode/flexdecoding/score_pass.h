@@ -6,10 +6,10 @@
 
 namespace fathom::lab::flexdecoding {
 
-// scores(t Hq + h, j) = functor(scale scores(t Hq + h, j), h, context - 1 - j), -infinity before the first
-// position in reach. Functors: those of kernels::flexdecoding.
+// scores(t Hq + h, j) = functor(scale scores(t Hq + h, j), h, context - 1 - j), -infinity before the
+// last `window` positions. Functors: those of kernels/attention/attention_scores.h.
 template <class Functor>
-void score_pass(View<float, 2> scores, int64_t heads, int64_t context, float scale, const Functor& functor,
-                StreamRef stream);
+void score_pass(View<float, 2> scores, int64_t heads, int64_t context, int window, float scale,
+                const Functor& functor, StreamRef stream);
 
 }  // namespace fathom::lab::flexdecoding

@@ -44,7 +44,7 @@ std::function<void(const FlexDecode&, StreamRef)> scores_in_memory(const FlexDec
         size, p.key_rows.stride(1), p.q.data(), CUDA_R_16BF, size, kGroup * size, &zero, p.scores.data(),
         CUDA_R_32F, row, stride, items, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     p.with_functor([&](const auto& functor) {
-      score_pass(p.scores, p.q.extent(1), context, p.scale(), functor, stream);
+      score_pass(p.scores, p.q.extent(1), context, p.window(), p.scale(), functor, stream);
     });
     dense_scores::softmax_rows(p.scores, context, 1, p.weights, stream);
     FATHOM_CUBLAS(cublas()->gemm_strided_batched_ex(

@@ -9,7 +9,7 @@
 #include "cuda/check.h"
 #include "cuda/ptx.cuh"
 #include "experiments/labs/flexattention/masked_softmax.h"
-#include "kernels/attention/flash_attention.h"
+#include "kernels/attention/attention_scores.h"
 
 namespace fathom::lab::flexattention {
 namespace {
@@ -53,9 +53,8 @@ __global__ void __launch_bounds__(kThreads)
     const float x[]   = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      s[i][e] = begin <= at + e && at + e <= row
-                    ? kLog2E * score(x[e] * scale, head, kernels::Pair{row, at + e, 0, 0})
-                    : -INFINITY;
+      s[i][e] =
+          begin <= at + e && at + e <= row ? kLog2E * score(x[e] * scale, head, row - (at + e)) : -INFINITY;
       highest = fmaxf(highest, s[i][e]);
     }
   }
@@ -81,10 +80,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) p.lse(head, row) = kLn2 * (highest + log2f(sum));
 }
 
-struct SameScore {
-  __device__ float operator()(float score, int, kernels::Pair) const { return score; }
-};
-
 }  // namespace
 
 void masked_softmax(const PackedDocuments& p, int64_t first_row, int64_t rows, int64_t kv_head,
@@ -92,7 +87,7 @@ void masked_softmax(const PackedDocuments& p, int64_t first_row, int64_t rows, i
   const dim3 grid(static_cast<unsigned>(rows), kGroup);
   const int row = static_cast<int>(first_row), head = static_cast<int>(kv_head) * kGroup;
   if (p.reach < 0)
-    masked_softmax_kernel<<<grid, kThreads, 0, stream>>>(p, row, head, SameScore{});
+    masked_softmax_kernel<<<grid, kThreads, 0, stream>>>(p, row, head, kernels::PlainScore{});
   else
     masked_softmax_kernel<<<grid, kThreads, 0, stream>>>(
         p, row, head, kernels::RelativeBias{p.bias.data(), static_cast<int>(p.reach)});

@@ -1,27 +1,11 @@
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "kernels/attention/attention_backward.h"
+#include "kernels/attention/reference_dot.h"
 
 namespace fathom::kernels {
 namespace {
-
-// A sum of products, and of their magnitudes; or a factor and its size.
-struct Dot {
-  double value = 0, size = 0;
-
-  Dot operator+(const Dot& other) const { return {value + other.value, size + other.size}; }
-};
-
-template <class T>
-Dot dot(const T* a, const T* b, int64_t n) {
-  return std::transform_reduce(a, a + n, b, Dot{}, std::plus<>{}, [](T x, T y) {
-    const double product = static_cast<double>(static_cast<float>(x)) * static_cast<float>(y);
-    return Dot{product, std::fabs(product)};
-  });
-}
 
 template <class T>
 double weight(const AttentionBackward<T>& a, int64_t i, int64_t j, int64_t head, int64_t kv_head) {
@@ -49,12 +33,17 @@ class RowSum {
  public:
   explicit RowSum(int64_t n) : row_{std::vector<double>(at(n)), std::vector<double>(at(n))} {}
 
+  // A factor and its size, times a vector.
   template <class T>
   void add(const Dot& factor, const T* vector) {
-    for (size_t d = 0; d < row_.value.size(); ++d) {
+    double* const values    = row_.value.data();
+    double* const squares   = row_.size.data();
+    const double of_squares = factor.size * factor.size;
+    const size_t n          = row_.value.size();
+    for (size_t d = 0; d < n; ++d) {
       const double x = static_cast<float>(vector[d]);
-      row_.value[d] += factor.value * x;
-      row_.size[d] += factor.size * x * factor.size * x;
+      values[d] += factor.value * x;
+      squares[d] += of_squares * (x * x);
     }
   }
   GradientRow times(double scale) {

@@ -1,8 +1,8 @@
 // The kernel of flash_attention.h.
 //
-// A CTA has a tile of query rows of one head, a warpgroup 64 of them. The first warps of the warpgroups take
-// turns in loading the listed key blocks by TMA into a ring of mbarrier stages (a producer warp would take
-// registers from those that compute; prefill_attention.cu). q stays in registers, and so do the weights: the
+// A CTA has a tile of query rows of one head, a warpgroup 64 of them. The listed key blocks are loaded by TMA
+// into a ring of mbarrier stages. There is no producer warp, which would take registers from those that
+// compute: the first warps of the warpgroups take turns. q stays in registers, and so do the weights: the
 // accumulator layout of scores is the A fragment layout of the next product (FlashAttention-2 and -3, Dao and
 // others 2023, 2024). While the tensor cores add the last block's values, the warpgroup computes this block's
 // exponentials.
@@ -347,7 +347,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #pragma unroll
       for (int i = 0; i < S::kKeys / 2; ++i) {
         const Pair pair{position(i / 2 % 2), key + rows.column(i), tile.first_key, tile.sequence};
-        rows.scores[i] = kLog2E * score(rows.scores[i] * a.scale, head, pair);
+        rows.scores[i] = kLog2E * score(rows.scores[i] * a.scale, head, pair.q - pair.k);
         if (i % 8 == 7)
           asm volatile("" ::: "memory");  // a functor's loads of all columns take too many registers
       }

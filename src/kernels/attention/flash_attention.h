@@ -2,9 +2,9 @@
 // keys j that mask(i, j) shows, with an optional sink: one more score of each head, without a value.
 //
 // Attention over contiguous rows of a ragged batch, as a family: the mask and the score are functors that are
-// compiled into the kernel (PyTorch's FlexAttention; its names are mask_mod and score_mod). A list of key
-// blocks of each tile of query rows says which blocks the kernel loads; blocks whose pairs are all visible
-// are not masked.
+// compiled into the kernel (PyTorch's FlexAttention; its names are mask_mod and score_mod). Masks are below,
+// scores in attention_scores.h. A list of key blocks of each tile of query rows says which blocks the kernel
+// loads; blocks whose pairs are all visible are not masked.
 //
 // bytes   4 Hq D a row for q and out, 4 Hkv D for each key of a block of a tile, mostly from L2
 // flops   4 Hq D for each pair of a row and a visible key
@@ -17,6 +17,7 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/attention/attention_scores.h"
 #include "kernels/attention/attention_tile.h"
 
 namespace fathom::kernels {
@@ -61,36 +62,6 @@ struct BlockSparse {    // blocks of 64 x 64 positions, the same in every sequen
   int blocks;           // of keys
 
   FATHOM_HD bool operator()(Pair at) const { return at.q >= 0 && kept[at.q / 64 * blocks + at.k / 64] != 0; }
-};
-
-// ---- scores: what becomes of scale q . k?
-
-struct PlainScore {};
-struct Alibi {
-  const float* slopes;  // of each query head
-
-  FATHOM_HD float operator()(float score, int head, Pair at) const {
-    return score + slopes[head] * static_cast<float>(at.k - at.q);
-  }
-};
-struct RelativeBias {  // farther keys have the bias of the farthest
-  const float* bias;   // [query heads, 2 reach + 1]; k - q = -reach first
-  int reach;
-
-  FATHOM_HD float operator()(float score, int head, Pair at) const {
-    const int distance = at.k - at.q, nearest = distance < reach ? distance : reach;
-    return score + bias[head * (2 * reach + 1) + reach + (nearest > -reach ? nearest : -reach)];
-  }
-};
-struct SoftCap {  // cap tanh(score / cap)
-  float cap;
-
-#if defined(__CUDACC__)
-  __device__ float operator()(float score, int, Pair) const {
-    const float e = __expf(2 / cap * score);  // infinity far above the cap: 1 - 0
-    return cap - __fdividef(2 * cap, e + 1);
-  }
-#endif
 };
 
 // ---- the lists of key blocks

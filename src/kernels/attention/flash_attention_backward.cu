@@ -9,8 +9,7 @@
 //         computes the scores so that its own rows are rows of the accumulator (s' = k q'). Then p' and ds'
 //         lie in registers as the A operand of dv += p' d_out and dk += ds' q, and nothing is transposed.
 //         Only dq += ds k needs ds of both warpgroups: through shared memory, read as a transposed operand.
-//         FlashAttention-3 works so too. A producer warp loads by TMA into a ring of two stages; the next
-//         scores begin before dq is waited for, so that the tensor cores have work while a step ends
+//         FlashAttention-3 works so too. A producer warp loads by TMA into a ring of two stages
 // source  Dao, FlashAttention-2, arXiv:2307.08691, 2023, algorithm 2; Shah et al., FlashAttention-3,
 //         arXiv:2407.08608, 2024
 #include "kernels/attention/flash_attention_backward.h"
@@ -254,152 +253,125 @@ __global__ void __launch_bounds__(S::kThreads, 1) backward_kernel(const __grid_c
   const float to_log2  = a.scale * kLog2E;
   PipelineState<S::kStages> state;
   int buffer = 0;  // of ds
-  float p[32];     // scores become p
-  const auto begin_scores = [&](int stage, int part) {
-    ptx::warpgroup_fence_operand(p);
-    ptx::wgmma_fence();
-    multiply_rows<S>(p, own,
-                     ptx::advance_descriptor(streamed, stage * 2 * S::kBlockBytes + part * 64 * kRowBytes));
-    ptx::wgmma_commit_group();
-  };
   ptx::mbarrier_wait(&shared.own_full, 0);
-  ptx::mbarrier_wait(full, 0);
-  begin_scores(0, 0);
-  ptx::wgmma_wait_group<0>();
-  ptx::warpgroup_fence_operand(p);
-  int head = first_head, block = steps.begin;
-  for (int steps_left = heads * (steps.end - steps.begin); steps_left > 0; --steps_left) {
-    const int stage = __shfl_sync(~0u, state.stage, 0);
+  for (int head = first_head; head < first_head + heads; ++head)
+    for (int block = steps.begin; block < steps.end; ++block) {
+      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+      const int stage = __shfl_sync(~0u, state.stage, 0);
 #pragma unroll
-    for (int part = 0; part < kBlock / 64; ++part) {
-      const uint64_t first =
-          ptx::advance_descriptor(streamed, stage * 2 * S::kBlockBytes + part * 64 * kRowBytes);
-      const uint64_t second = ptx::advance_descriptor(first, S::kBlockBytes);
-      const uint32_t terms  = lane_terms + stage * (2 * kBlock * 4) + part * 64 * 4;
+      for (int part = 0; part < kBlock / 64; ++part) {
+        const uint64_t first =
+            ptx::advance_descriptor(streamed, stage * 2 * S::kBlockBytes + part * 64 * kRowBytes);
+        const uint64_t second = ptx::advance_descriptor(first, S::kBlockBytes);
+        const uint32_t terms  = lane_terms + stage * (2 * kBlock * 4) + part * 64 * 4;
 
-      float ds[32];  // dp becomes ds
-      ptx::warpgroup_fence_operand(ds);
-      ptx::wgmma_fence();
-      multiply_rows<S>(ds, ptx::advance_descriptor(own, S::kOwnBytes), second);
-      ptx::wgmma_commit_group();
-
-      // Keys behind the last are zeros, but exp(0 - lse) may be infinite.
-      const int streamed_row = block * kBlock + part * 64, group_row = own_row + warpgroup * 64;
-      const int last_key = (kOwnsKeys ? group_row : streamed_row) + 63;
-      if (last_key >= a.tokens || (a.causal && last_key > (kOwnsKeys ? streamed_row : group_row))) {
-#pragma unroll
-        for (int e = 0; e < 32; ++e) {
-          const int of_own      = row + e / 2 % 2 * 8;
-          const int of_streamed = streamed_row + e / 4 * 8 + column + e % 2;
-          const int key = kOwnsKeys ? of_own : of_streamed, query = kOwnsKeys ? of_streamed : of_own;
-          if (key >= a.tokens || (a.causal && key > query)) p[e] = -INFINITY;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        float2 lse{};
-        if constexpr (kOwnsKeys) lse = ld_shared_v2(terms + j * 32);
-#pragma unroll
-        for (int e = 4 * j; e < 4 * j + 4; ++e) {
-          const float of = kOwnsKeys ? (e % 2 ? lse.y : lse.x) : own_lse[e / 2 % 2];
-          p[e]           = ptx::ex2_approx(__fmaf_rn(p[e], to_log2, -of));
-        }
-      }
-      uint32_t p_operand[4][4], ds_operand[4][4];
-      if constexpr (kOwnsKeys) {  // dv += p' d_out, while ds is computed
-        pack(p_operand, p);
-        fence_operands(p_operand);
-        ptx::warpgroup_fence_operand(sums[S::kSums - 1]);
+        float p[32], ds[32];  // scores become p, dp becomes ds
+        ptx::warpgroup_fence_operand(p);
+        ptx::warpgroup_fence_operand(ds);
         ptx::wgmma_fence();
-        add_rows<S>(sums[S::kSums - 1], p_operand, second);
+        multiply_rows<S>(p, own, first);
         ptx::wgmma_commit_group();
-      }
-      ptx::wgmma_wait_group<kOwnsKeys ? 1 : 0>();  // dp
-      ptx::warpgroup_fence_operand(ds);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        float2 delta{};
-        if constexpr (kOwnsKeys) delta = ld_shared_v2(terms + kBlock * 4 + j * 32);
-#pragma unroll
-        for (int e = 4 * j; e < 4 * j + 4; ++e) {
-          const float of = kOwnsKeys ? (e % 2 ? delta.y : delta.x) : own_delta[e / 2 % 2];
-          ds[e]          = p[e] * (ds[e] - of);
-        }
-      }
-      pack(ds_operand, ds);
-      if constexpr (S::kAddsDq) {
-        // As ds': row `key` of a slab has 64 queries. The 8 x 8 matrices of an A fragment are stored whole.
-        const uint32_t slab = at(shared.ds) + (buffer * (kBlock / 64) + part) * S::kOwnSlab;
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          ptx::stmatrix_x4(
-              slab + (warp * 16 + lane % 16) * kRowBytes + (((2 * k + lane / 16) ^ lane) % 8) * 16,
-              ds_operand[k]);
-        ptx::fence_proxy_async();  // the tensor cores see what was stored
-      }
-      // dk += ds' q, or dq += ds k
-      fence_operands(ds_operand);
-      ptx::warpgroup_fence_operand(sums[0]);
-      ptx::wgmma_fence();
-      add_rows<S>(sums[0], ds_operand, first);
-      ptx::wgmma_commit_group();
+        multiply_rows<S>(ds, ptx::advance_descriptor(own, S::kOwnBytes), second);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<1>();  // the scores
+        ptx::warpgroup_fence_operand(p);
 
-      const bool adds_dq = S::kAddsDq && part == kBlock / 64 - 1;
-      float dq[32];
-      if (adds_dq) {
-        // Both warpgroups have stored their part of ds. The one before lies in the other buffer: a warpgroup
-        // that comes to this barrier again has finished its products of this ds.
-        ptx::bar_sync(1, kConsumers);
-        constexpr int kByColumns = S::kHeadDim == 128;  // each warpgroup has 64 columns of dq, else 64 rows
-        const uint64_t queries   = ptx::smem_descriptor_128b(
-              at(shared.ds) + (buffer * (kBlock / 64) + (kByColumns ? 0 : warpgroup)) * S::kOwnSlab);
-        const uint64_t keys =
-            ptx::smem_descriptor_128b(at(shared.own) + (kByColumns ? warpgroup : 0) * S::kOwnSlab);
-        ptx::warpgroup_fence_operand(dq);
-        ptx::wgmma_fence();
+        // Keys behind the last are zeros, but exp(0 - lse) may be infinite.
+        const int streamed_row = block * kBlock + part * 64, group_row = own_row + warpgroup * 64;
+        const int last_key = (kOwnsKeys ? group_row : streamed_row) + 63;
+        if (last_key >= a.tokens || (a.causal && last_key > (kOwnsKeys ? streamed_row : group_row))) {
 #pragma unroll
-        for (int k = 0; k < kOwnRows / 16; ++k)
-          ptx::wgmma<ptx::Major::mn, ptx::Major::mn>(dq, ptx::advance_descriptor(queries, k * 16 * kRowBytes),
-                                                     ptx::advance_descriptor(keys, k * 16 * kRowBytes),
-                                                     k > 0);
-        ptx::wgmma_commit_group();
-        ptx::wgmma_wait_group<1>();  // all but dq: the next scores need the operands' registers
-        fence_operands(p_operand);
+          for (int e = 0; e < 32; ++e) {
+            const int of_own      = row + e / 2 % 2 * 8;
+            const int of_streamed = streamed_row + e / 4 * 8 + column + e % 2;
+            const int key = kOwnsKeys ? of_own : of_streamed, query = kOwnsKeys ? of_streamed : of_own;
+            if (key >= a.tokens || (a.causal && key > query)) p[e] = -INFINITY;
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          float2 lse{};
+          if constexpr (kOwnsKeys) lse = ld_shared_v2(terms + j * 32);
+#pragma unroll
+          for (int e = 4 * j; e < 4 * j + 4; ++e) {
+            const float of = kOwnsKeys ? (e % 2 ? lse.y : lse.x) : own_lse[e / 2 % 2];
+            p[e]           = ptx::ex2_approx(__fmaf_rn(p[e], to_log2, -of));
+          }
+        }
+        uint32_t p_operand[4][4], ds_operand[4][4];
+        if constexpr (kOwnsKeys) {  // dv += p' d_out, while ds is computed
+          pack(p_operand, p);
+          fence_operands(p_operand);
+          ptx::warpgroup_fence_operand(sums[S::kSums - 1]);
+          ptx::wgmma_fence();
+          add_rows<S>(sums[S::kSums - 1], p_operand, second);
+          ptx::wgmma_commit_group();
+        }
+        ptx::wgmma_wait_group<kOwnsKeys ? 1 : 0>();  // dp
+        ptx::warpgroup_fence_operand(ds);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          float2 delta{};
+          if constexpr (kOwnsKeys) delta = ld_shared_v2(terms + kBlock * 4 + j * 32);
+#pragma unroll
+          for (int e = 4 * j; e < 4 * j + 4; ++e) {
+            const float of = kOwnsKeys ? (e % 2 ? delta.y : delta.x) : own_delta[e / 2 % 2];
+            ds[e]          = p[e] * (ds[e] - of);
+          }
+        }
+        pack(ds_operand, ds);
+        if constexpr (S::kAddsDq) {
+          // As ds': row `key` of a slab has 64 queries. The 8 x 8 matrices of an A fragment are stored whole.
+          const uint32_t slab = at(shared.ds) + (buffer * (kBlock / 64) + part) * S::kOwnSlab;
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            ptx::stmatrix_x4(
+                slab + (warp * 16 + lane % 16) * kRowBytes + (((2 * k + lane / 16) ^ lane) % 8) * 16,
+                ds_operand[k]);
+          ptx::fence_proxy_async();  // the tensor cores see what was stored
+        }
+        // dk += ds' q, or dq += ds k
         fence_operands(ds_operand);
-      }
+        ptx::warpgroup_fence_operand(sums[0]);
+        ptx::wgmma_fence();
+        add_rows<S>(sums[0], ds_operand, first);
+        ptx::wgmma_commit_group();
 
-      // The next scores, so that the tensor cores have work while this step ends. After the last step they
-      // are this stage's again, and nobody reads them.
-      if (part < kBlock / 64 - 1) {
-        begin_scores(stage, part + 1);
-      } else {
-        PipelineState<S::kStages> next = state;
-        if (steps_left > 1) {
-          next.next();
-          ptx::mbarrier_wait(full + next.stage * 8, next.parity);
-        }
-        begin_scores(__shfl_sync(~0u, next.stage, 0), 0);
-      }
-      ptx::wgmma_wait_group<1>();  // all but the next scores
+        if (S::kAddsDq && part == kBlock / 64 - 1) {
+          // Both warpgroups have stored their part of ds. The one before lies in the other buffer: a
+          // warpgroup that comes to this barrier again has finished its products of this ds.
+          ptx::bar_sync(1, kConsumers);
+          constexpr int kByColumns = S::kHeadDim == 128;  // each warpgroup has 64 columns of dq, else 64 rows
+          const uint64_t queries   = ptx::smem_descriptor_128b(
+                at(shared.ds) + (buffer * (kBlock / 64) + (kByColumns ? 0 : warpgroup)) * S::kOwnSlab);
+          const uint64_t keys =
+              ptx::smem_descriptor_128b(at(shared.own) + (kByColumns ? warpgroup : 0) * S::kOwnSlab);
+          float dq[32];
+          ptx::warpgroup_fence_operand(dq);
+          ptx::wgmma_fence();
 #pragma unroll
-      for (auto& of_own : sums) ptx::warpgroup_fence_operand(of_own);
-      if (adds_dq) {
-        ptx::warpgroup_fence_operand(dq);
-        const int64_t tile = (int64_t{head} * (a.padded / kBlock) + block) * 2 + warpgroup;
-        add_dq(a.dq_sums + tile * kTileSums, dq);
-        buffer ^= 1;
-      } else {
+          for (int k = 0; k < kOwnRows / 16; ++k)
+            ptx::wgmma<ptx::Major::mn, ptx::Major::mn>(
+                dq, ptx::advance_descriptor(queries, k * 16 * kRowBytes),
+                ptx::advance_descriptor(keys, k * 16 * kRowBytes), k > 0);
+          ptx::wgmma_commit_group();
+          ptx::wgmma_wait_group<0>();
+          ptx::warpgroup_fence_operand(dq);
+          const int64_t tile = (int64_t{head} * (a.padded / kBlock) + block) * 2 + warpgroup;
+          add_dq(a.dq_sums + tile * kTileSums, dq);
+          buffer ^= 1;
+        } else {
+          ptx::wgmma_wait_group<0>();
+        }
+#pragma unroll
+        for (auto& of_own : sums) ptx::warpgroup_fence_operand(of_own);
         if constexpr (kOwnsKeys) fence_operands(p_operand);
         fence_operands(ds_operand);
       }
-      ptx::wgmma_wait_group<0>();
-      ptx::warpgroup_fence_operand(p);
+      __syncwarp();  // all lanes have read this stage's terms
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage * 8);
+      state.next();
     }
-    __syncwarp();  // all lanes have read this stage's terms
-    if (lane == 0) ptx::mbarrier_arrive(empty + stage * 8);
-    state.next();
-    if (++block == steps.end) block = steps.begin, ++head;
-  }
 
   const int64_t stride = int64_t{a.heads} * S::kHeadDim;
 #pragma unroll

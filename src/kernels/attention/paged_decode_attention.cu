@@ -1,5 +1,4 @@
-// out(t, h) = sum_j w(j) v(j),  w = softmax over j of score(scale q(t, h) . k(j))     a query a sequence,
-// bf16
+// out(t, h) = sum_j w(j) v(j),  w = softmax over j of score(scale q(t, h) . k(j))     a query a sequence
 //
 // bytes   4 Hkv D for each position in reach, read once for all query heads of a key-value head
 // flops   4 x 8 Hkv D for each: 8 query heads are the columns of an mma, even where a group has fewer
@@ -8,13 +7,13 @@
 //         rows, the query heads of a group are the 8 columns. Each warp has a pipeline of tiles of 32
 //         positions, which TMA fills and swizzles, and its own maxima and sums; it prefetches over the end of
 //         a piece into the next one. One CTA a multiprocessor has as many positions as every other
-//         (kernels/attention/kv_ranges.cuh). The functor sees a score in registers, so a mask or a bias costs
-//         no memory
+//         (kernels/attention/kv_ranges.cuh). The functor sees a score in registers, so a bias costs no memory
 // source  Dao et al., Flash-Decoding, 2023; Dong et al., FlexAttention, 2024; FlashMLA, 2025 (equal payload)
 #include "kernels/attention/paged_decode_attention.h"
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "cuda/bf16_pack.cuh"
 #include "cuda/check.h"
@@ -57,14 +56,18 @@ struct Decode {
   float2* partial_max_sum;  // [slots][kGroup]
   const float* sinks;       // null: none
   float scale;
+  int window;
   int items, kv_heads, group, splits, parts;  // an item: a sequence and a key-value head
   Score score;
 
   __device__ Reach reach(int item) const {
     const int context = max(0, contexts[item / kv_heads]);
-    return {score.first(context), context};
+    return {max(0, context - window), context};
   }
   __device__ int blocks(int item) const { return reach(item).blocks(); }
+  // All items of a sequence have as many blocks as each other.
+  __device__ int blocks_of_sequence(int sequence) const { return kv_heads * blocks(sequence * kv_heads); }
+  __device__ int sequences() const { return items / kv_heads; }
   // Blocks of each but the last of an item's pieces of equal length.
   __device__ int of_split(int blocks) const { return max(1, (blocks + splits - 1) / splits); }
   // By what the weights' sum of values is multiplied: zero where nothing is visible.
@@ -195,7 +198,7 @@ __device__ void attend_tile(OnlineSoftmax<D>& state, const uint32_t (&q)[D / 16]
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int key = m * 16 + lane / 4 + e / 2 * 8;
-      if constexpr (Score::kChangesScores) {
+      if constexpr (!std::is_same_v<Score, PlainScore>) {
         const int head = first_head + min(lane % 4 * 2 + e % 2, o.group - 1);  // a column without: any head
         // Keys behind the context are masked below, whatever their distance.
         s[m][e] = o.score(s[m][e] * o.scale, head, max(0, distance - key)) * kLog2E;
@@ -305,9 +308,8 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads, 1)
   ptx::fence_mbarrier_init();
   ptx::fence_proxy_async();  // TMA sees the initialised barriers
   __syncwarp();              // and so does the warp; no other uses them
-  ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
 
+  // Contexts and pages were written before the previous kernel; what that one writes is read after the wait.
   const auto blocks_of = [&](int item) { return o.blocks(item); };
   KvRange range;
   if (o.splits > 0) {
@@ -315,11 +317,19 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads, 1)
     const int first = part % o.splits * each;
     range           = {part / o.splits, first, max(0, min(each, blocks - first))};
   } else {
-    range = range_of_part<S::kThreads>(part, o.parts, kLeast, o.items, blocks_of, shared.range);
+    // Over sequences: there are fewer of them than items.
+    range = range_of_part<S::kThreads>(
+        part, o.parts, kLeast, o.sequences(), [&](int s) { return o.blocks_of_sequence(s); }, shared.range);
+    if (range.count > 0) {
+      const int sequence = range.item, of_item = o.blocks(sequence * o.kv_heads);
+      range.item = sequence * o.kv_heads + range.first / of_item;
+      range.first %= of_item;
+    }
   }
-  if (range.count == 0) return;
-
   TileLoader<D, Score> loader(k, v, o, range, warp, shared);
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+  if (range.count == 0) return;
   if (lane == 0)
     for (int i = 0; i < kStages; ++i) loader.load_next();
   int n = 0;  // tiles of this warp
@@ -367,8 +377,6 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const __grid_const
   __shared__ KvRangeScratch<kMergeThreads> scratch;
   constexpr int kEach = D / 32;  // dimensions a lane
   const int head = threadIdx.x / 32, lane = threadIdx.x % 32, item = blockIdx.x;
-  const auto blocks_of = [&](int i) { return o.blocks(i); };
-  ptx::griddepcontrol_wait();
   const int blocks = o.blocks(item);
   int first_slot = 0, pieces = 0, next_slot = 0;  // the first piece's, how many, the second's
   if (o.splits > 0) {
@@ -376,8 +384,10 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const __grid_const
     pieces     = (blocks + o.of_split(blocks) - 1) / o.of_split(blocks);
     next_slot  = first_slot + 1;
   } else {
-    const int total = sum_of_blocks<kMergeThreads>(o.items, blocks_of, scratch);
-    const int start = sum_of_blocks<kMergeThreads>(item, blocks_of, scratch);
+    const int sequence   = item / o.kv_heads;
+    const auto blocks_of = [&](int s) { return o.blocks_of_sequence(s); };
+    const int total      = sum_of_blocks<kMergeThreads>(o.sequences(), blocks_of, scratch);
+    const int start = sum_of_blocks<kMergeThreads>(sequence, blocks_of, scratch) + item % o.kv_heads * blocks;
     if (blocks > 0) {
       const KvParts parts = parts_of_item(start, blocks, blocks_per_part(total, o.parts, kLeast));
       first_slot          = slot_of_piece(parts.first, true);
@@ -385,6 +395,8 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const __grid_const
       pieces              = parts.last - parts.first + 1;
     }
   }
+  ptx::griddepcontrol_wait();  // the pieces are stored
+  ptx::griddepcontrol_launch_dependents();
   if (head >= o.group || pieces == 1) return;
   const int slot_stride = o.splits > 0 ? 1 : 2;
   const auto at         = [&](int piece) {
@@ -422,6 +434,7 @@ void launch(const PagedDecode& d, const Score& score, StreamRef stream) {
   o.partial_max_sum   = reinterpret_cast<float2*>(d.workspace.data() + slots * kGroup * D);
   o.sinks             = d.sinks.extent(0) > 0 ? d.sinks.data() : nullptr;
   o.scale             = d.scale;
+  o.window            = d.window;
   o.items             = static_cast<int>(rows * kv_heads);
   o.kv_heads          = static_cast<int>(kv_heads);
   o.group             = static_cast<int>(d.q.extent(1) / kv_heads);
@@ -464,6 +477,7 @@ void paged_decode_attention(const PagedDecode& d, const Score& score, StreamRef 
                 "paged_decode_attention: each query head has a sink, or none has");
   FATHOM_EXPECT(d.scale > 0 && d.splits >= 0 && d.splits <= kPagedDecodeMaxSplits && rows * kv_heads <= 65535,
                 "paged_decode_attention: scale > 0, at most 128 splits, at most 65535 sequences times heads");
+  FATHOM_EXPECT(d.window > 0, "paged_decode_attention: a window has at least the query's own position");
   FATHOM_EXPECT(d.k.extent(0) * kv_heads * kPage < (int64_t{1} << 31) &&
                     rows * kv_heads * d.pages.extent(1) < (int64_t{1} << 30),
                 "paged_decode_attention: rows of the cache are counted in 31 bits");
@@ -477,9 +491,9 @@ void paged_decode_attention(const PagedDecode& d, const Score& score, StreamRef 
     launch<128>(d, score, stream);
 }
 
-template void paged_decode_attention(const PagedDecode&, const flexdecoding::Window&, StreamRef);
-template void paged_decode_attention(const PagedDecode&, const flexdecoding::Alibi&, StreamRef);
-template void paged_decode_attention(const PagedDecode&, const flexdecoding::RelativeBias&, StreamRef);
-template void paged_decode_attention(const PagedDecode&, const flexdecoding::SoftCap&, StreamRef);
+template void paged_decode_attention(const PagedDecode&, const PlainScore&, StreamRef);
+template void paged_decode_attention(const PagedDecode&, const Alibi&, StreamRef);
+template void paged_decode_attention(const PagedDecode&, const RelativeBias&, StreamRef);
+template void paged_decode_attention(const PagedDecode&, const SoftCap&, StreamRef);
 
 }  // namespace fathom::kernels

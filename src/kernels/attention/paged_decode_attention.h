@@ -2,8 +2,8 @@
 // key-value head, and a functor for the score that is compiled into the kernel (FlexDecoding: the decode half
 // of PyTorch's FlexAttention). The causal mask is implied: a sequence's query is its last position.
 //
-//   out(t, h) = sum_j w(j) v(j),  w = softmax over j < contexts(t) of score(scale q(t, h) . k(j)), with an
-//   optional sink: one more score of each query head, without a value
+//   out(t, h) = sum_j w(j) v(j),  w = softmax over contexts(t) - window <= j < contexts(t) of
+//   score(scale q(t, h) . k(j)), with an optional sink: one more score of each query head, without a value
 //
 // bytes   4 Hkv D for each position in reach; q and out 4 Hq D a sequence
 // flops   4 Hq D for each position in reach
@@ -15,62 +15,19 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/attention/attention_scores.h"
 #include "kernels/cost.h"
 
 namespace fathom::kernels {
 
-// What becomes of scale q . k. first(context): positions before it are not read. operator(): the score of a
-// key `distance` positions before the query, for query head `head`; -infinity masks it.
-namespace flexdecoding {
-
-struct Window {  // `window` positions, the query's own among them
-  int window = INT32_MAX;
-
-  static constexpr bool kChangesScores = false;
-  FATHOM_HD int first(int context) const { return context > window ? context - window : 0; }
-  FATHOM_HD float operator()(float score, int, int) const { return score; }
-};
-struct Alibi {
-  const float* slopes;  // [Hq]
-
-  static constexpr bool kChangesScores = true;
-  FATHOM_HD int first(int) const { return 0; }
-  FATHOM_HD float operator()(float score, int head, int distance) const {
-    return score - slopes[head] * static_cast<float>(distance);
-  }
-};
-struct RelativeBias {  // farther keys have the bias of the farthest
-  const float* bias;   // [Hq, reach], distance 0 first
-  int reach;           // > 0
-
-  static constexpr bool kChangesScores = true;
-  FATHOM_HD int first(int) const { return 0; }
-  FATHOM_HD float operator()(float score, int head, int distance) const {
-    return score + bias[head * reach + (distance < reach ? distance : reach - 1)];
-  }
-};
-struct SoftCap {  // cap tanh(score / cap)
-  float cap;      // > 0
-
-  static constexpr bool kChangesScores = true;
-  FATHOM_HD int first(int) const { return 0; }
-#if defined(__CUDACC__)
-  __device__ float operator()(float score, int, int) const {
-    const float e = __expf(2 / cap * score);  // infinity far above the cap: 1 - 0
-    return cap - __fdividef(2 * cap, e + 1);
-  }
-#endif
-};
-
-}  // namespace flexdecoding
-
 struct PagedDecode {
-  View<const bf16, 3> q;            // [T, Hq, D]
-  View<const bf16, 4> k, v;         // [pages, Hkv, 64, D]
-  View<const int32_t, 1> contexts;  // [T]; 0 gives zeros
-  View<const int32_t, 2> pages;     // [T, P]: position j lies in row j % 64 of page pages(t, j / 64)
-  float scale;                      // > 0
-  View<const float, 1> sinks = {};  // [Hq], or empty: none
+  View<const bf16, 3> q;                   // [T, Hq, D]
+  View<const bf16, 4> k, v;                // [pages, Hkv, 64, D]
+  View<const int32_t, 1> contexts;         // [T]; 0 gives zeros
+  View<const int32_t, 2> pages;            // [T, P]: position j lies in row j % 64 of page pages(t, j / 64)
+  float scale;                             // > 0
+  View<const float, 1> sinks = {};         // [Hq], or empty: none
+  int window                 = INT32_MAX;  // > 0: positions in reach, the query's own among them
   // How the positions are dealt out to CTAs. 0: ranges of equal payload over all sequences and heads, one a
   // multiprocessor. n > 0: n pieces of equal length of each sequence and key-value head, for which
   // paged_decode_splits() has a number.
@@ -109,9 +66,11 @@ constexpr int64_t paged_decode_workspace(int64_t sequences, int64_t kv_heads, in
 }
 
 // All views are contiguous and on the device; D = 64 or 128, Hq / Hkv <= 8. Positions out of reach may hold
-// anything, NaN too. A sequence without any visible key gets zeros. Score: Window, Alibi, RelativeBias,
-// SoftCap. With splits = 0 a row's bits depend on the contexts before it, because these decide where it is
-// cut.
+// anything, NaN too. A sequence without any visible key gets zeros. Score: those of attention_scores.h. With
+// splits = 0 a row's bits depend on the contexts before it, because these decide where it is cut.
+//
+// The kernels begin before the previous kernel in a chain of dependent launches ends (cuda/launch.cuh):
+// contexts and pages must have been written before that kernel.
 template <class Score>
 void paged_decode_attention(const PagedDecode& decode, const Score& score, StreamRef stream);
 

@@ -26,6 +26,7 @@ struct DecodeProblem {
   int splits               = 0;
   float size               = 2;   // of queries
   std::vector<float> sinks = {};  // of each query head, or none
+  int window               = INT32_MAX;
 
   int64_t heads() const { return kv_heads * group; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_size)); }
@@ -107,6 +108,7 @@ class PagedDecodeTest : public testing::Test {
                             .pages     = pages.view({T, inputs.per_sequence}),
                             .scale     = problem.scale(),
                             .sinks     = sinks.view({sinks.size()}),
+                            .window    = problem.window,
                             .splits    = problem.splits,
                             .workspace = workspace.view({floats}),
                             .out       = out.view({T, H, D})},
@@ -187,7 +189,7 @@ TEST_F(PagedDecodeTest, OneSequence) {
       for (const int32_t context : kDecodeContexts) {
         SCOPED_TRACE("size " + std::to_string(size) + " splits " + std::to_string(splits) + " context " +
                      std::to_string(context));
-        check({.contexts = {context}, .head_size = size, .splits = splits}, flexdecoding::Window{});
+        check({.contexts = {context}, .head_size = size, .splits = splits}, PlainScore{});
       }
 }
 
@@ -202,7 +204,7 @@ TEST_F(PagedDecodeTest, RaggedBatch) {
                .kv_heads  = 3,
                .group     = group,
                .splits    = splits},
-              flexdecoding::Window{});
+              PlainScore{});
       }
 }
 
@@ -210,16 +212,16 @@ TEST_F(PagedDecodeTest, ManySequences) {
   std::vector<int32_t> contexts(300);
   for (size_t i = 0; i < contexts.size(); ++i) contexts[i] = static_cast<int32_t>(i * 37 % 331);
   for (const int splits : {0, 2})
-    check({.contexts = contexts, .kv_heads = 4, .group = 2, .splits = splits}, flexdecoding::Window{});
+    check({.contexts = contexts, .kv_heads = 4, .group = 2, .splits = splits}, PlainScore{});
 }
 
 TEST_F(PagedDecodeTest, OneLongSequenceInManyParts) {
-  check({.contexts = {60013}, .kv_heads = 1, .group = 4}, flexdecoding::Window{});
+  check({.contexts = {60013}, .kv_heads = 1, .group = 4}, PlainScore{});
 }
 
 TEST_F(PagedDecodeTest, LargeScores) {
   for (const float size : {1e2f, 1e4f})
-    check({.contexts = {1, 64, 129, 2000}, .kv_heads = 1, .size = size}, flexdecoding::Window{});
+    check({.contexts = {1, 64, 129, 2000}, .kv_heads = 1, .size = size}, PlainScore{});
 }
 
 TEST_F(PagedDecodeTest, SlidingWindow) {
@@ -227,8 +229,12 @@ TEST_F(PagedDecodeTest, SlidingWindow) {
     for (const int window : {1, 63, 64, 65, 128, 1000})
       for (const int splits : {0, 3}) {
         SCOPED_TRACE("window " + std::to_string(window) + " splits " + std::to_string(splits));
-        check({.contexts = kDecodeContexts, .head_size = size, .kv_heads = 1, .splits = splits},
-              flexdecoding::Window{window},
+        check({.contexts  = kDecodeContexts,
+               .head_size = size,
+               .kv_heads  = 1,
+               .splits    = splits,
+               .window    = window},
+              PlainScore{},
               {.first = [=](int64_t context) { return std::max<int64_t>(0, context - window); }});
       }
 }
@@ -241,7 +247,7 @@ TEST_F(PagedDecodeTest, AlibiSlopes) {
       for (int64_t h = 0; h < problem.heads(); ++h)
         slopes.push_back(std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(problem.heads())));
       const GuardedDeviceBuffer on_device(slopes);
-      check(problem, flexdecoding::Alibi{on_device.data()},
+      check(problem, Alibi{on_device.data()},
             {.of =
                  [&](double score, int64_t head, int64_t distance) {
                    return score - static_cast<double>(slopes[static_cast<size_t>(head)]) *
@@ -252,16 +258,17 @@ TEST_F(PagedDecodeTest, AlibiSlopes) {
 }
 
 TEST_F(PagedDecodeTest, Biases) {
-  for (const int64_t reach : {1, 100}) {
+  for (const int64_t reach : {0, 99}) {
     const DecodeProblem problem = {.contexts = kDecodeContexts, .group = 5};
     std::vector<float> bias;
-    for (int64_t i = 0; i < problem.heads() * reach; ++i) bias.push_back(static_cast<float>(i * 7 % 31) / 8);
+    for (int64_t i = 0; i < problem.heads() * (2 * reach + 1); ++i)
+      bias.push_back(static_cast<float>(i * 7 % 31) / 8);
     const GuardedDeviceBuffer on_device(bias);
-    check(problem, flexdecoding::RelativeBias{on_device.data(), static_cast<int>(reach)},
+    check(problem, RelativeBias{on_device.data(), static_cast<int>(reach)},
           {.of =
                [&](double score, int64_t head, int64_t distance) {
-                 return score + static_cast<double>(
-                                    bias[static_cast<size_t>(head * reach + std::min(distance, reach - 1))]);
+                 return score + static_cast<double>(bias[static_cast<size_t>(head * (2 * reach + 1) + reach -
+                                                                             std::min(distance, reach))]);
                },
            .added = 4});
   }
@@ -269,7 +276,7 @@ TEST_F(PagedDecodeTest, Biases) {
 
 TEST_F(PagedDecodeTest, SoftCapped) {
   for (const float size : {2.0f, 1e3f})
-    check({.contexts = kDecodeContexts, .size = size}, flexdecoding::SoftCap{20},
+    check({.contexts = kDecodeContexts, .size = size}, SoftCap{20},
           {.of = [](double score, int64_t, int64_t) { return 20 * std::tanh(score / 20); }, .added = 40});
 }
 
@@ -283,7 +290,7 @@ TEST_F(PagedDecodeTest, Sinks) {
             .contexts = kDecodeContexts, .head_size = size, .group = group, .splits = splits};
         for (int64_t h = 0; h < problem.heads(); ++h)  // some outweigh all positions, some none
           problem.sinks.push_back(static_cast<float>(h * 7 % 31) - 10);
-        check(problem, flexdecoding::Window{}, {.added = 20});
+        check(problem, PlainScore{}, {.added = 20});
       }
 }
 
@@ -299,14 +306,14 @@ TEST(PagedDecodeSplits, AreTheFewestThatFillTheWaves) {
   EXPECT_EQ(paged_decode_splits(1, 4000, 132), 109);  // 85 % of the most splits, 128
 }
 
-TEST_F(PagedDecodeTest, NoSequences) { check({.contexts = {}}, flexdecoding::Window{}); }
+TEST_F(PagedDecodeTest, NoSequences) { check({.contexts = {}}, PlainScore{}); }
 
 TEST_F(PagedDecodeTest, SameBitsEachTime) {
   for (const int splits : {0, 4}) {
     const Inputs inputs({.contexts = {4097, 1000, 65, 0, 7001}, .kv_heads = 8, .splits = splits}, {});
-    const auto first = decode(inputs, flexdecoding::Window{});
+    const auto first = decode(inputs, PlainScore{});
     for (int again = 0; again < 10; ++again) {
-      const auto other = decode(inputs, flexdecoding::Window{});
+      const auto other = decode(inputs, PlainScore{});
       ASSERT_EQ(std::memcmp(first.data(), other.data(), first.size() * sizeof(bf16)), 0);
     }
   }

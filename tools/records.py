@@ -67,6 +67,12 @@ def of_ours(seen, load, quantity):
     return load_beside(seen, load)["quantities"][quantity]["engines"]["fathom"]
 
 
+def aa(machine):
+    """What `fathom run --aa --record` wrote there, or None."""
+    path = RESULTS / machine / "aa.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def gpu_tests(machine):
     """What tools/gpu_tests wrote there: one file for each number of GPUs."""
     return [json.loads(path.read_text()) for path in sorted((RESULTS / machine).glob("gpu_tests*.json"))]

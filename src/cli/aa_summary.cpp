@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/atomic_file.h"
+#include "lab/source_hash.h"
 #include "lab/target.h"
 
 namespace fathom::cli {
@@ -9,6 +15,13 @@ namespace {
 
 bool differs(const lab::VariantRecord& variant) {
   return variant.verdict == "FASTER" || variant.verdict == "SLOWER";
+}
+
+constexpr std::string_view kAgain = ":again", kHeavier = ":heavier";  // end a variant's id
+
+bool adds_calls(const lab::VariantRecord& heavier) {
+  const auto found = heavier.metrics.find("extra_calls");
+  return found != heavier.metrics.end() && found->second.value > 0;
 }
 
 // "x: 1.031 [1.022, 1.040]"
@@ -23,12 +36,15 @@ void add_point(const lab::ExperimentRecord& experiment, const lab::PointRecord& 
   for (const lab::VariantRecord& variant : point.variants) {
     if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
     const std::string id = lab::result_id(experiment.id, variant.id, point.at);
-    if (variant.id.ends_with(":again")) {
+    if (variant.id.ends_with(kAgain)) {
       compared = true;
       if (differs(variant)) summary.wrong.push_back(with_ratio(id, variant));
-    } else if (variant.id.ends_with(":heavier")) {
+    } else if (variant.id.ends_with(kHeavier)) {
+      const bool found = variant.verdict == "SLOWER";
       ++summary.heavier;
-      if (variant.verdict != "SLOWER") summary.missed.push_back(with_ratio(id, variant));
+      summary.calls += adds_calls(variant);
+      summary.calls_found += found && adds_calls(variant);
+      if (!found) summary.missed.push_back(with_ratio(id, variant));
     }
   }
   // A session has its control, and no heavier side.
@@ -40,6 +56,33 @@ void add_point(const lab::ExperimentRecord& experiment, const lab::PointRecord& 
                                           point.aa->lo, point.aa->hi));
   }
   summary.points += compared;
+}
+
+nlohmann::json ratio_json(const lab::VariantRecord& variant) {
+  nlohmann::json out = {{"verdict", *variant.verdict}};
+  if (variant.ratio)
+    out.update({{"median", variant.ratio->median}, {"lo", variant.ratio->lo}, {"hi", variant.ratio->hi}});
+  return out;
+}
+
+// Null where the point has no comparison.
+nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::PointRecord& point) {
+  nlohmann::json out;
+  for (const lab::VariantRecord& variant : point.variants) {
+    if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
+    if (variant.id.ends_with(kAgain)) out["again"] = ratio_json(variant);
+    if (!variant.id.ends_with(kHeavier)) continue;
+    out["heavier"]          = ratio_json(variant);
+    out["heavier"]["extra"] = adds_calls(variant) ? "calls" : "arithmetic";
+  }
+  if (out.is_null() && point.cache == "session" && point.aa)
+    out["again"] = {
+        {"verdict", point.aa->advisory ? "differs" : "same"}, {"lo", point.aa->lo}, {"hi", point.aa->hi}};
+  if (!out.is_null()) {
+    out["id"]     = lab::result_id(experiment.id, point.baseline, point.at);
+    out["rounds"] = point.rounds;
+  }
+  return out;
 }
 
 }  // namespace
@@ -59,6 +102,10 @@ std::string aa_text(const AaSummary& summary) {
       "A/A: {} false verdicts at {} points; 5 % of extra work found at {} of {} ({:.0f} %)\n",
       summary.wrong.size(), summary.points, summary.heavier - static_cast<int>(summary.missed.size()),
       summary.heavier, 100 * summary.found());
+  if (summary.heavier > 0)
+    text +=
+        fmt::format("  the extra work is more of the same calls at {}, found at {}; elsewhere arithmetic\n",
+                    summary.calls, summary.calls_found);
   for (const std::string& id : summary.wrong) text += "  false   " + id + "\n";
   for (const std::string& id : summary.missed) text += "  missed  " + id + "\n";
   if (!summary.none.empty())
@@ -67,6 +114,36 @@ std::string aa_text(const AaSummary& summary) {
         "their own\n",
         summary.none.size());
   return text;
+}
+
+nlohmann::json aa_json(const lab::RunRecord& run) {
+  const AaSummary summary = aa_summary(run);
+  auto points             = nlohmann::json::array();
+  for (const lab::ExperimentRecord& experiment : run.experiments)
+    for (const lab::PointRecord& point : experiment.points)
+      if (nlohmann::json json = point_json(experiment, point); !json.is_null())
+        points.push_back(std::move(json));
+  return {{"schema", "fathom.aa/1"},
+          {"machine", run.machine},
+          {"started", run.started},
+          {"commit", std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "")},
+          {"compared", summary.points},
+          {"false_verdicts", summary.wrong},
+          {"heavier", summary.heavier},
+          {"heavier_found", summary.heavier - std::ssize(summary.missed)},
+          {"heavier_by_calls", summary.calls},
+          {"heavier_by_calls_found", summary.calls_found},
+          {"missed", summary.missed},
+          {"not_compared", summary.none},
+          {"points", std::move(points)}};
+}
+
+std::string record_aa(const std::string& results, const lab::RunRecord& run) {
+  const std::filesystem::path folder = std::filesystem::path(results) / run.machine;
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "aa.json";
+  write_file_atomically(path, aa_json(run).dump(1) + "\n");
+  return path;
 }
 
 }  // namespace fathom::cli

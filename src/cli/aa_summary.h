@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iterator>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct AaSummary {
   int points = 0;                   // with an A/A comparison
   std::vector<std::string> wrong;   // where the baseline was FASTER or SLOWER than itself
   int heavier = 0;                  // points with a comparison against 5 % more work
+  int calls = 0, calls_found = 0;   // of these, the ones whose extra work is more of the same calls
   std::vector<std::string> missed;  // where that was not SLOWER
   std::vector<std::string> none;    // experiments without an A/A comparison
 
@@ -25,5 +27,9 @@ AaSummary aa_summary(const lab::RunRecord& run);
 
 // Two counts, and the points where the method failed, a line each.
 std::string aa_text(const AaSummary& summary);
+// fathom.aa/1 (docs/records.md): the counts, and both ratios of every point.
+nlohmann::json aa_json(const lab::RunRecord& run);
+// Writes that as <results>/<machine>/aa.json and returns the path.
+std::string record_aa(const std::string& results, const lab::RunRecord& run);
 
 }  // namespace fathom::cli

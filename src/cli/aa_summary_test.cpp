@@ -2,15 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace fathom::cli {
 namespace {
 
-lab::ExperimentRecord experiment(std::string id, std::string again, std::string heavier) {
+lab::ExperimentRecord experiment(std::string id, std::string again, std::string heavier,
+                                 double extra_calls = 1) {
   lab::PointRecord point{.baseline = "plain"};
   point.variants.push_back({.id = "plain", .kind = "baseline"});
   point.variants.push_back(
       {.id = "plain:again", .ratio = lab::Ratio{1.03, 1.025, 1.04}, .verdict = std::move(again)});
   point.variants.push_back({.id = "plain:heavier", .verdict = std::move(heavier)});
+  point.variants.back().metrics["extra_calls"] = {extra_calls, "lower"};
   return {.id = std::move(id), .points = {point}};
 }
 
@@ -27,7 +31,9 @@ TEST(AaSummary, SameAndInconclusiveAreRight) {
   EXPECT_EQ(seen.points, 3);
   EXPECT_EQ(seen.heavier, 2);
   EXPECT_TRUE(seen.holds());
-  EXPECT_EQ(aa_text(seen), "A/A: 0 false verdicts at 3 points; 5 % of extra work found at 2 of 2 (100 %)\n");
+  EXPECT_EQ(aa_text(seen),
+            "A/A: 0 false verdicts at 3 points; 5 % of extra work found at 2 of 2 (100 %)\n"
+            "  the extra work is more of the same calls at 2, found at 2; elsewhere arithmetic\n");
 }
 
 TEST(AaSummary, ADifferenceFromItselfIsFalse) {
@@ -47,6 +53,32 @@ TEST(AaSummary, NineOfTenMustBeFound) {
   EXPECT_TRUE(aa_summary(run).holds()) << aa_summary(run).found();
   run.experiments.push_back(experiment("ch01/b", "SAME", "SAME"));
   EXPECT_FALSE(aa_summary(run).holds()) << aa_summary(run).found();
+}
+
+TEST(AaSummary, MoreCallsAreCountedApartFromArithmetic) {
+  const lab::RunRecord run{.machine     = "m",
+                           .experiments = {experiment("ch01/a", "SAME", "SLOWER", 1),
+                                           experiment("ch01/b", "SAME", "INCONCLUSIVE", 3),
+                                           experiment("ch01/c", "SAME", "SLOWER", 0),
+                                           session("ch15/d", true),
+                                           {.id = "ch06/gpu", .status = lab::Outcome::skipped}}};
+  const AaSummary seen = aa_summary(run);
+  EXPECT_EQ(seen.calls, 2);
+  EXPECT_EQ(seen.calls_found, 1);
+
+  const nlohmann::json json = aa_json(run);
+  EXPECT_EQ(json["compared"], 4);
+  EXPECT_EQ(json["false_verdicts"].size(), 1u);
+  EXPECT_EQ(json["heavier"], 3);
+  EXPECT_EQ(json["heavier_found"], 2);
+  EXPECT_EQ(json["missed"].size(), 1u);
+  EXPECT_EQ(json["not_compared"], nlohmann::json::array({"ch06/gpu"}));
+  ASSERT_EQ(json["points"].size(), 4u);
+  EXPECT_EQ(json["points"][0]["again"]["hi"], 1.04);
+  EXPECT_EQ(json["points"][0]["heavier"]["extra"], "calls");
+  EXPECT_EQ(json["points"][2]["heavier"]["extra"], "arithmetic");
+  EXPECT_EQ(json["points"][3]["again"]["verdict"], "differs");
+  EXPECT_FALSE(json["points"][3].contains("heavier"));
 }
 
 TEST(AaSummary, NamesWhatWasNotCompared) {

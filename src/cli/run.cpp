@@ -50,12 +50,18 @@ void append_to_history(const lab::RunRecord& run) {
 // The record's exit code, or kExitRegression for a missed expectation.
 int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
   const int code = lab::exit_code(run);
-  // A quick run is too short to try the method: it only prints what it found.
-  if (flags.experiments.options.aa && !flags.experiments.options.quick && code == kExitOk &&
-      !aa_summary(run).holds())
-    return kExitRegression;
-  // Records hold neither cold starts nor A/A runs: there is nothing to compare with.
-  if (flags.experiments.options.cold_start || flags.experiments.options.aa) return code;
+  if (flags.experiments.options.aa) {
+    if (flags.record)
+      fmt::print(
+          stderr, "written: {}\n",
+          record_aa(flags.expectations.results.empty() ? default_results() : flags.expectations.results,
+                    run));
+    // A quick run is too short to try the method: it only prints what it found.
+    const bool failed = !flags.experiments.options.quick && !aa_summary(run).holds();
+    return code == kExitOk && failed ? kExitRegression : code;
+  }
+  // Records hold no cold starts: there is nothing to compare with.
+  if (flags.experiments.options.cold_start) return code;
   if (flags.book) {
     ExpectationFlags readers = flags.expectations;
     readers.results          = readers_results();
@@ -69,6 +75,8 @@ int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
 }
 
 int run(const RunFlags& flags) {
+  if (flags.experiments.options.aa && flags.experiments.options.quick && flags.record)
+    throw UsageError("--aa --quick is too short for a record: leave out --quick or --record");
   const lab::Targets targets = chosen_targets(flags.experiments.selection);
   if (flags.list) {
     fmt::print("{}", experiment_list_text(targets));
@@ -119,12 +127,16 @@ void add_run(CLI::App& app, int& exit_code) {
       ->check(whole_at_least(1));
   verb.add_flag(
       "--aa", options.aa,
-      "Measure the method: the baseline against itself, and against itself plus 5 % of work; fails on "
-      "a false verdict, or where less than 90 % of that work is found");
+      "Measure the method, at one to three points of each experiment: the baseline against itself, and "
+      "against itself "
+      "plus 5 % of work; fails on a false verdict, or where less than 90 % of that work is found; with "
+      "--record, results/<machine>/aa.json");
   verb.add_option("--label", flags->label, "Name of the run (default: of its targets)");
   add_artifacts_flag(verb, flags->artifacts);
-  verb.add_flag("--profile", flags->profile,
-                "Look at one call of each GPU variant in an untimed pass: timeline, kernels, counters");
+  verb.add_flag(
+      "--profile", flags->profile,
+      "Look at each variant in an untimed pass: of a GPU one call's timeline, kernels and counters, of a "
+      "CPU the functions and threads that its time goes to");
   verb.add_option("--ncu-metric-set", flags->metric_set, "Counters of --profile")
       ->check(CLI::IsMember({"minimal", "roofline", "deep_dive"}))
       ->capture_default_str();

@@ -129,10 +129,11 @@ void profile_variants(const ExperimentInfo& experiment, const std::vector<PointR
       events.phase(variant.id, "profile", 1);
       Context context{timer->stream(), pools.of(variant.threads)};
       if (variant.has_prepare) sets.prepare(static_cast<int>(v), context);
-      const auto profile = profiler.profile({experiment.id, variant.id, point.at, sets[0].cost()}, [&] {
-        sets[0].call(static_cast<int>(v), context);
-        timer->finish();
-      });
+      const auto profile =
+          profiler.profile({experiment.id, variant.id, point.at, sets[0].cost(), experiment.backend}, [&] {
+            sets[0].call(static_cast<int>(v), context);
+            timer->finish();
+          });
       events.profiled(point.at, variant.id,
                       profile ? *profile : Profile{.notes = {"no profile: " + profile.error().message}});
     }
@@ -156,6 +157,13 @@ PointRecord time_point(const ExperimentInfo& experiment, const MeasureOptions& o
     point = options.run.cold_start ? timed.run_once(point.variants) : timed.run(point.variants);
   });
   return point;
+}
+
+bool adds_calls(const PointRecord& point) {
+  return std::any_of(point.variants.begin(), point.variants.end(), [](const VariantRecord& variant) {
+    const auto extra = variant.metrics.find("extra_calls");
+    return extra != variant.metrics.end() && extra->second.value > 0;
+  });
 }
 
 int64_t wall_ns() { return measure::now_ns(measure::Clock::wall); }
@@ -202,9 +210,11 @@ void measure_calls(const ExperimentInfo& experiment, const MeasureOptions& optio
       add_start_up(options, began_ns, has_device ? ready_ns - began_ns : 0, point);
     events.point(point);
     timed.push_back(std::move(point));
+    // Once 5 % more calls were made, or where they cannot be, other points add nothing to --aa.
+    if (options.run.aa && (timed.size() == 3 || experiment.cache == Cache::cold || adds_calls(timed.back())))
+      break;
   }
-  if (profiler && experiment.backend == Backend::cuda)
-    profile_variants(experiment, timed, pools, seeds, events, *profiler);
+  if (profiler) profile_variants(experiment, timed, pools, seeds, events, *profiler);
 }
 
 }  // namespace fathom::lab

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "lab/experiment_info.h"
 #include "lab/point.h"
 #include "lab/problem.h"
 #include "lab/record.h"
@@ -44,6 +45,7 @@ struct Profiled {
   std::string experiment, variant;  // ids
   Point at;
   Cost cost;  // of one call
+  Backend backend = Backend::cuda;
 };
 
 struct Profile {
@@ -56,9 +58,9 @@ struct Profile {
 class Profiler {
  public:
   virtual ~Profiler() = default;
-  // Runs `call`, which returns when the GPU is idle again, as often as it needs. Kernels may be replayed, so
-  // the outputs of these calls mean nothing. An error: nothing could be observed. Exceptions of
-  // `call` pass through.
+  // Runs `call`, which returns when the GPU is idle again, as often as it needs. Kernels may be replayed, and
+  // a CPU's call repeated, so the outputs of these calls mean nothing. An error: nothing could be observed.
+  // Exceptions of `call` pass through.
   virtual Result<Profile> profile(const Profiled& what, const std::function<void()>& call) = 0;
 };
 

@@ -28,7 +28,8 @@ struct RunOptions {
   double suite_timeout_s     = 0;      // 0: none
   int64_t memory_limit_bytes = 0;      // of the child; 0: 90 % of what is available
   uint64_t seed              = 0;      // of inputs and orders; 0: from the clock, recorded in the manifest
-  // Instead of the variants: the baseline against itself, and against itself plus 5 % of work.
+  // Instead of the variants, at a point or up to three: the baseline against itself, and against itself plus
+  // 5 % of work.
   bool aa         = false;
   DeviceId device = {};  // the GPU that experiments run on
   // Counters to collect in an untimed pass after the timed ones; empty: no such pass.

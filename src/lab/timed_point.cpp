@@ -17,6 +17,7 @@
 #include "lab/python_process.h"
 #include "lab/summary.h"
 #include "lab/thread_state.h"
+#include "machine/topology.h"
 #include "measure/clock.h"
 #include "measure/interval.h"
 #include "measure/latin_square.h"
@@ -35,7 +36,7 @@ constexpr double kPrecision        = 0.01;  // half-width of the ratio's interva
 constexpr double kPrecisionOfGpu   = 0.005;
 constexpr int64_t kFewestRounds    = 20;
 constexpr int64_t kFewestWhenSlow  = 12;  // where 20 would take too long
-constexpr double kExtraWork        = 0.05;
+constexpr int64_t kCallsForOneMore = 20;  // 5 % of extra work
 constexpr int kMostRedone          = 5;
 
 int64_t wall_clock_ns() { return measure::now_ns(measure::Clock::wall); }
@@ -230,7 +231,27 @@ void TimedPoint::calibrate() {
       }
     }
   }
-  if (baseline_ >= 0) extra_ns_ = kExtraWork * entries_[baseline_].warm_ns * static_cast<double>(calls_);
+  if (options_.run.aa && baseline_ >= 0) choose_extra_work();
+}
+
+// The heavier clone of --aa makes a 21st call for every 20, which is 5 % more work of the same kind. Where 20
+// calls take too long for the rounds, or each sample must be one call (cold caches), it adds 5 % of
+// arithmetic.
+void TimedPoint::choose_extra_work() {
+  const Entry& baseline = entries_[baseline_];
+  const int64_t most    = timer_->most_calls() / (kCallsForOneMore + 1) * kCallsForOneMore;
+  const int64_t calls = std::min(most, (calls_ + kCallsForOneMore - 1) / kCallsForOneMore * kCallsForOneMore);
+  const double round_ns = static_cast<double>(std::ssize(entries_) * calls) * baseline.warm_ns;
+  // A held GPU takes 1,024 launches, and a call of more than 100 us may be more than 50.
+  const bool held_long =
+      experiment_.backend == Backend::cuda && !info(baseline).syncs && baseline.warm_ns > 1e5;
+  if (options_.run.iterations == 0 && experiment_.cache != Cache::cold && !held_long &&
+      round_ns * kFewestRounds < budget_s_ * 1e9) {
+    calls_       = calls;
+    extra_calls_ = calls / kCallsForOneMore;
+  } else {
+    extra_ns_ = baseline.warm_ns * static_cast<double>(calls_) / kCallsForOneMore;
+  }
 }
 
 void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, bool timed) {
@@ -241,18 +262,21 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
   const auto set_of   = [&](int64_t call) {
     return one_set ? first_set : static_cast<int>((first_set + call) % sets);
   };
+  const bool heavier  = entry.role == Role::heavier_clone;
+  const int64_t extra = heavier ? extra_calls_ : 0;
   events_.phase(info(entry).id, phase_, fraction_);
   ThreadStates states(on.pool);
   nonce_ = (nonce_ + 1) & 0xFFFF;
   for (int s = 0; s < set_count; ++s) (*sets_)[set_of(s)].arena().poison(nonce_);
   if (experiment_.cache == Cache::cold) (*sets_)[first_set].arena().flush_from_caches();
+  if (experiment_.cache == Cache::rotated && calls < sets) read_other_sets(first_set, set_count, on.pool);
   const SampleTimer::Reading reading = [&] {
     const NvtxRange range(info(entry).id.c_str());
     return timer_->time(
         info(entry), on.pool,
         [&] {
-          for (int64_t call = 0; call < calls; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
-          if (entry.role == Role::heavier_clone) timer_->extra_work(extra_ns_);
+          for (int64_t call = 0; call < calls + extra; ++call) (*sets_)[set_of(call)].call(entry.variant, on);
+          if (heavier && extra == 0) timer_->extra_work(extra_ns_);
         },
         !entry.called);
   }();
@@ -296,6 +320,24 @@ void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, b
     }
   }
   if (look && timed) ++entry.checked;
+}
+
+// All samples of a round begin with the same set. Where a sample has fewer calls than there are sets, it
+// would find in the caches what the sample before it read, and be faster than the control, which moves the
+// bytes of all sets. Reading the other sets leaves the caches as calls that take the sets in turn do.
+void TimedPoint::read_other_sets(int first_set, int used, ThreadPool& pool) {
+  if (experiment_.backend != Backend::cpu || experiment_.limit != Limit::memory) return;
+  int64_t last_cache = 0;
+  for (const machine::CpuCache& cache : machine::topology().caches)
+    last_cache = std::max(last_cache, cache.bytes);
+  // A call that moves much more than the caches hold leaves nothing of its set's beginning.
+  if (working_set(experiment_, (*sets_)[first_set]) > 2 * last_cache) return;
+  pool.run([&](int) {  // each worker: the caches of every core
+    for (int s = used; s < sets_->size(); ++s) {
+      const Arena& other                      = (*sets_)[(first_set + s) % sets_->size()].arena();
+      [[maybe_unused]] volatile uint64_t read = other.input_checksum() + other.output_checksum();
+    }
+  });
 }
 
 // Pairs of calls on one set: new inputs, then the same inputs again, after the baseline too was called on

@@ -65,6 +65,7 @@ class TimedPoint {
   void prepare(Entry& entry);
   void prepare_and_warm_up();
   void calibrate();
+  void choose_extra_work();
   void compare_fresh_with_repeated();
   void run_rounds();
   void compare_whole_outputs();
@@ -82,6 +83,7 @@ class TimedPoint {
   Context context(const Entry& entry) { return {timer_->stream(), pools_.of(info(entry).threads)}; }
   // One sample: `calls` calls over the input sets from `first_set` on; checks the last ones where `look`.
   void sample(Entry& entry, int64_t calls, int first_set, bool look, bool timed);
+  void read_other_sets(int first_set, int used, ThreadPool& pool);
   std::vector<std::vector<double>> compared_series() const;
   bool intervals_exist() const;
   bool precise_enough() const;
@@ -100,13 +102,14 @@ class TimedPoint {
   std::unique_ptr<SampleTimer> timer_;
   std::vector<Entry> entries_;
   std::vector<std::unique_ptr<Control>> controls_;
-  int baseline_      = -1;  // entry
-  int64_t calls_     = 1;
-  int64_t rounds_    = 0;
-  uint32_t nonce_    = 0;
-  double extra_ns_   = 0;
-  std::string phase_ = "warm up";  // what the parent is told before each sample
-  double fraction_   = 0;
+  int baseline_        = -1;  // entry
+  int64_t calls_       = 1;
+  int64_t rounds_      = 0;
+  uint32_t nonce_      = 0;
+  int64_t extra_calls_ = 0;          // of the heavier clone's samples; or, where that is 0,
+  double extra_ns_     = 0;          // arithmetic of that length after its calls
+  std::string phase_   = "warm up";  // what the parent is told before each sample
+  double fraction_     = 0;
   std::string stopped_;
   std::map<std::string, double> noise_;
 };

@@ -33,6 +33,11 @@ PointRecord TimedPoint::summarise(std::vector<VariantRecord> records) {
       record.id            = &entry == &entries_[baseline_] ? base.id : base.id + ":" + entry.name;
       record.kind          = &entry == &entries_[baseline_] ? "baseline" : "optimized";
       record.prediction    = std::nullopt;
+      if (entry.role == Role::clone) record.idea = "the same again";
+      if (entry.role == Role::heavier_clone) {
+        record.idea = extra_calls_ > 0 ? "a 21st call for every 20" : "5 % of arithmetic after its calls";
+        record.metrics["extra_calls"] = {static_cast<double>(extra_calls_), "lower"};
+      }
       records.push_back(std::move(record));
     }
   }

@@ -40,17 +40,25 @@ std::optional<Skip> skip_of(const ExperimentInfo& experiment, const VariantInfo&
   return std::nullopt;
 }
 
+std::vector<Point> points_of(const ExperimentInfo& experiment, const std::vector<Axis>& overrides) {
+  const auto axes = override_axes(experiment.axes, overrides, experiment.check_at);
+  FATHOM_EXPECT(axes.has_value(), axes.error().message);
+  return cross_product(*axes);
+}
+
 std::vector<Point> all_timed_points(const ExperimentInfo& experiment, const RunOptions& run) {
   std::vector<Axis> known;
   for (const Axis& axis : run.axes)  // one override list serves all targets: each takes what it has
     if (std::any_of(experiment.axes.begin(), experiment.axes.end(),
                     [&](const Axis& a) { return a.name == axis.name; }))
       known.push_back(axis);
-  const bool quick = run.quick && known.empty();
-  auto axes        = override_axes(experiment.axes, quick ? experiment.quick : known, experiment.check_at);
-  FATHOM_EXPECT(axes.has_value(), axes.error().message);
-  std::vector<Point> points = cross_product(*axes);
-  if (quick) points.resize(1);
+  if (!known.empty() || !(run.quick || run.aa)) return points_of(experiment, known);
+  std::vector<Point> points = points_of(experiment, experiment.quick);
+  points.resize(1);
+  // The method is tried at the point of a quick run, and where its calls are too long for it, at others.
+  if (run.aa && !run.quick && experiment.shape == Shape::call)
+    for (const Point& at : points_of(experiment, {}))
+      if (at.to_string() != points[0].to_string()) points.push_back(at);
   return points;
 }
 
@@ -82,6 +90,7 @@ std::vector<Point> timed_points(const ExperimentInfo& experiment, const MeasureO
 }
 
 double seconds_for_a_point(const ExperimentInfo& experiment, const MeasureOptions& options) {
+  if (options.run.aa && !options.run.quick) return 4.0;
   const auto points = static_cast<double>(all_timed_points(experiment, options.run).size());
   return (options.run.quick ? 3.0 : 10.0) / points;
 }

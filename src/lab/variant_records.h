@@ -12,7 +12,7 @@ namespace fathom::lab {
 
 // The points to prove: the axes of check_at; axes that it does not name keep the first of their timed values.
 std::vector<Point> check_points(const ExperimentInfo& experiment);
-// The timed points after -a and --quick, without those that an earlier process finished.
+// The timed points after -a, --quick and --aa, without those that an earlier process finished.
 std::vector<Point> timed_points(const ExperimentInfo& experiment, const MeasureOptions& options);
 // Seconds that the rounds of one timed point may take.
 double seconds_for_a_point(const ExperimentInfo& experiment, const MeasureOptions& options);

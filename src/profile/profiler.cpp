@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "lab/json_text.h"
 #include "lab/target.h"
+#include "profile/cpu_profile.h"
 #include "profile/kernel_table.h"
 #include "profile/timeline.h"
 
@@ -53,12 +54,50 @@ std::map<std::string, lab::Metric> metrics_of(const std::vector<lab::KernelRecor
   return metrics;
 }
 
-class CudaProfiler final : public lab::Profiler {
+// The folder of a variant's files, and their names at a point.
+class Files {
  public:
-  CudaProfiler(ProfilerOptions options, ProfilerSources sources)
+  Files(const std::string& run, const lab::Profiled& what)
+      : folder_(std::filesystem::path(run) / what.experiment / what.variant), at_(what.at) {}
+  std::string path(std::string_view kind, std::string_view extension) const {
+    return folder_ / profile_file_name(kind, at_, extension);
+  }
+  // <kind>_<point>.json and .md, with the id, and the notes below.
+  void write(std::string_view kind, const std::string& id, nlohmann::json json, const std::string& markdown,
+             const std::vector<std::string>& notes) const {
+    json["id"]    = id;
+    json["notes"] = notes;
+    write_file_atomically(path(kind, "json"), lab::json_text(json));
+    std::string page = fmt::format("# {}\n\n{}", id, markdown);
+    for (const std::string& note : notes) page += fmt::format("\n{}\n", note);
+    write_file_atomically(path(kind, "md"), page);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  const lab::Point& at_;
+};
+
+lab::Profile profile_cpu(const ProfilerOptions& options, const lab::Profiled& what,
+                         const std::function<void()>& call) {
+  const CpuActivity activity = watch_cpu(call, options.cpu_s);
+  const CpuProfile profile   = cpu_profile(activity);
+  if (!options.folder.empty()) {
+    const std::string id = lab::result_id(what.experiment, what.variant, what.at);
+    const Files files(options.folder, what);
+    cpu_timeline(activity, id).write(files.path("trace", "json"));
+    files.write("functions", id, to_json(profile), to_markdown(profile), activity.notes);
+  }
+  return {.kernels = {}, .metrics = metrics_of(profile), .notes = activity.notes};
+}
+
+class EitherProfiler final : public lab::Profiler {
+ public:
+  EitherProfiler(ProfilerOptions options, ProfilerSources sources)
       : options_(std::move(options)), sources_(std::move(sources)) {}
 
   Result<lab::Profile> profile(const lab::Profiled& what, const std::function<void()>& call) override {
+    if (what.backend == lab::Backend::cpu) return profile_cpu(options_, what, call);
     auto watched = sources_.activity(call);
     if (!watched) return watched.error();
     Activity& activity = *watched;
@@ -89,20 +128,10 @@ class CudaProfiler final : public lab::Profiler {
 
   void write(const lab::Profiled& what, const Activity& activity, const KernelTable& table,
              const std::vector<std::string>& notes) const {
-    const std::filesystem::path folder =
-        std::filesystem::path(options_.folder) / what.experiment / what.variant;
-    const auto file = [&](std::string_view kind, std::string_view extension) {
-      return (folder / profile_file_name(kind, what.at, extension)).string();
-    };
     const std::string id = lab::result_id(what.experiment, what.variant, what.at);
-    timeline(activity, id).write(file("trace", "json"));
-    nlohmann::json json = to_json(table);
-    json["id"]          = id;
-    json["notes"]       = notes;
-    write_file_atomically(file("kernels", "json"), lab::json_text(json));
-    std::string page = fmt::format("# {}\n\n{}", id, to_markdown(table));
-    for (const std::string& note : notes) page += fmt::format("\n{}\n", note);
-    write_file_atomically(file("kernels", "md"), page);
+    const Files files(options_.folder, what);
+    timeline(activity, id).write(files.path("trace", "json"));
+    files.write("kernels", id, to_json(table), to_markdown(table), notes);
   }
 
   ProfilerOptions options_;
@@ -112,7 +141,7 @@ class CudaProfiler final : public lab::Profiler {
 }  // namespace
 
 std::unique_ptr<lab::Profiler> make_profiler(ProfilerOptions options, ProfilerSources sources) {
-  return std::make_unique<CudaProfiler>(std::move(options), std::move(sources));
+  return std::make_unique<EitherProfiler>(std::move(options), std::move(sources));
 }
 
 std::string profile_file_name(std::string_view kind, const lab::Point& at, std::string_view extension) {

@@ -1,4 +1,5 @@
-// Implements the lab's Profiler: records activity, then counters, and reports both as files and metrics.
+// Implements the lab's Profiler. A GPU's call: activity, then counters. A CPU's: samples of where its threads
+// are. Both are reported as files and metrics.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,10 @@ struct ProfilerOptions {
   MetricSet set = MetricSet::minimal;
   bool counters = true;  // false where a replayed kernel would wait forever: several GPUs, flags in memory
   // Folder of the run. <folder>/<experiment>/<variant>/ gets trace_<point>.json for ui.perfetto.dev,
-  // kernels_<point>.json and kernels_<point>.md, each written atomically. Empty: no files.
+  // kernels_<point>.json and kernels_<point>.md (of a CPU functions_<point>), each written atomically. Empty:
+  // no files.
   std::string folder;
+  double cpu_s = 0.5;  // of CPU time that the repeated calls of a CPU variant take
 };
 
 // The sources of the records, which tests replace.

@@ -1,0 +1,214 @@
+#include "profile/cpu_sampling.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "core/expect.h"
+#include "profile/kernel_name.h"
+
+namespace fathom::profile {
+namespace {
+
+constexpr int64_t kMostSamples = 1 << 16;
+constexpr long kPeriodUs       = 1000;  // the kernel rounds it up to its tick
+
+// What the signal handler writes to. It may do only what is async-signal-safe: no allocation, no lock.
+struct Ring {
+  CpuSample samples[kMostSamples];
+  std::atomic<int64_t> taken = 0;
+};
+std::atomic<Ring*> active_ring = nullptr;
+
+int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+uintptr_t interrupted_at(const void* context) {
+  const auto* user = static_cast<const ucontext_t*>(context);
+#if defined(__x86_64__)
+  return static_cast<uintptr_t>(user->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return static_cast<uintptr_t>(user->uc_mcontext.pc);
+#else
+  return 0;
+#endif
+}
+
+void take_sample(int, siginfo_t*, void* context) {
+  const int saved = errno;
+  if (Ring* ring = active_ring.load()) {
+    const int64_t at = ring->taken.fetch_add(1);
+    if (at < kMostSamples)
+      ring->samples[at] = {monotonic_ns(), static_cast<int>(syscall(SYS_gettid)), interrupted_at(context)};
+  }
+  errno = saved;
+}
+
+// The timer and its signal, while it lives.
+class SamplingTimer {
+ public:
+  explicit SamplingTimer(Ring& ring) {
+    active_ring = &ring;
+    struct sigaction action {};
+    action.sa_sigaction = take_sample;
+    action.sa_flags     = SA_SIGINFO | SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGPROF, &action, &before_) != 0)
+      throw SystemError(fmt::format("sigaction(SIGPROF): {}", std::strerror(errno)));
+    const itimerval period{.it_interval = {0, kPeriodUs}, .it_value = {0, kPeriodUs}};
+    if (setitimer(ITIMER_PROF, &period, nullptr) != 0)
+      throw SystemError(fmt::format("setitimer(ITIMER_PROF): {}", std::strerror(errno)));
+  }
+  ~SamplingTimer() {
+    const itimerval off{};
+    (void)setitimer(ITIMER_PROF, &off, nullptr);
+    // A signal that is under way finds an empty handler, not the default action, which would end the process.
+    active_ring = nullptr;
+    if (before_.sa_handler != SIG_DFL) (void)sigaction(SIGPROF, &before_, nullptr);
+  }
+  SamplingTimer(const SamplingTimer&)            = delete;
+  SamplingTimer& operator=(const SamplingTimer&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+rusage usage() {
+  rusage now{};
+  getrusage(RUSAGE_SELF, &now);
+  return now;
+}
+
+double cpu_seconds(const rusage& used) {
+  return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+// The functions of this program, from the symbol table of its file: dladdr() knows only exported ones.
+class OwnSymbols {
+ public:
+  static const OwnSymbols& get() {
+    static const OwnSymbols symbols;
+    return symbols;
+  }
+
+  // Null where no function of the program holds the address.
+  const char* name_of(uintptr_t address) const {
+    auto after = std::upper_bound(functions_.begin(), functions_.end(), address - base_,
+                                  [](uintptr_t at, const Function& f) { return at < f.start; });
+    if (after == functions_.begin()) return nullptr;
+    --after;
+    return address - base_ < after->start + after->bytes ? file_.data() + after->name : nullptr;
+  }
+
+ private:
+  struct Function {
+    uintptr_t start, bytes;
+    size_t name;  // offset in the file
+  };
+
+  OwnSymbols() {
+    std::ifstream in("/proc/self/exe", std::ios::binary);
+    file_.assign(std::istreambuf_iterator<char>(in), {});
+    Elf64_Ehdr head;
+    if (!read(0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* base) {  // the program comes first
+          *static_cast<uintptr_t*>(base) = info->dlpi_addr;
+          return 1;
+        },
+        &base_);
+    for (int s = 0; s < head.e_shnum; ++s) {
+      Elf64_Shdr section, names;
+      if (!read(head.e_shoff + static_cast<size_t>(s) * sizeof section, section)) return;
+      if (section.sh_type != SHT_SYMTAB || !read(head.e_shoff + section.sh_link * sizeof names, names))
+        continue;
+      for (size_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        if (!read(section.sh_offset + at, symbol)) return;
+        if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0 && symbol.st_name < names.sh_size)
+          functions_.push_back({symbol.st_value, symbol.st_size, names.sh_offset + symbol.st_name});
+      }
+    }
+    std::sort(functions_.begin(), functions_.end(),
+              [](const auto& a, const auto& b) { return a.start < b.start; });
+  }
+
+  template <class T>
+  bool read(size_t offset, T& value) const {
+    if (offset > file_.size() || file_.size() - offset < sizeof value) return false;
+    std::memcpy(&value, file_.data() + offset, sizeof value);
+    return true;
+  }
+
+  std::vector<char> file_;
+  std::vector<Function> functions_;
+  uintptr_t base_ = 0;
+};
+
+}  // namespace
+
+CpuActivity watch_cpu(const std::function<void()>& call, double cpu_s) {
+  FATHOM_EXPECT(active_ring.load() == nullptr, "one watch of the CPU at a time");
+  CpuActivity seen;
+  const auto ring     = std::make_unique<Ring>();
+  const rusage before = usage();
+  const int64_t began = monotonic_ns();
+  {
+    const SamplingTimer timer(*ring);
+    do {
+      const int64_t start = monotonic_ns();
+      call();
+      seen.calls.push_back({start, monotonic_ns()});
+      seen.cpu_s = cpu_seconds(usage()) - cpu_seconds(before);
+    } while (seen.cpu_s < cpu_s && static_cast<double>(monotonic_ns() - began) < 4e9 * cpu_s);
+  }
+  const rusage after  = usage();
+  seen.minor_faults   = after.ru_minflt - before.ru_minflt;
+  seen.major_faults   = after.ru_majflt - before.ru_majflt;
+  seen.waits          = after.ru_nvcsw - before.ru_nvcsw;
+  seen.interruptions  = after.ru_nivcsw - before.ru_nivcsw;
+  const int64_t taken = ring->taken.load();
+  seen.samples.assign(ring->samples, ring->samples + std::min(taken, kMostSamples));
+  std::stable_sort(seen.samples.begin(), seen.samples.end(),
+                   [](const CpuSample& a, const CpuSample& b) { return a.at_ns < b.at_ns; });
+  if (taken > kMostSamples)
+    seen.notes.push_back(
+        fmt::format("{} of {} samples of the CPU were dropped", taken - kMostSamples, taken));
+  return seen;
+}
+
+std::string function_at(uintptr_t address) {
+  if (const char* own = OwnSymbols::get().name_of(address)) {
+    const std::string symbol = own;  // "_ZL7productl.constprop.0" is a clone that the compiler made of it
+    return readable_kernel_name(symbol.substr(0, symbol.find('.', 1)).c_str());
+  }
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(address), &info) || !info.dli_fname || !*info.dli_fname)
+    return fmt::format("{:#x}", address);
+  const std::string module = std::filesystem::path(info.dli_fname).filename();
+  if (info.dli_sname) return fmt::format("{} ({})", readable_kernel_name(info.dli_sname), module);
+  return fmt::format("{}+{:#x}", module, address - reinterpret_cast<uintptr_t>(info.dli_fbase));
+}
+
+}  // namespace fathom::profile

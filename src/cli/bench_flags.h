@@ -21,6 +21,7 @@ namespace fathom::cli {
 using EngineFactory = std::function<std::unique_ptr<engine::Generator>(const std::string& model_folder,
                                                                        const engine::EngineConfig& config)>;
 
+void add_bench_collectives(CLI::App& bench, int& exit_code);
 void add_bench_latency(CLI::App& bench, int& exit_code);
 void add_bench_serve(CLI::App& bench, int& exit_code);
 void add_bench_throughput(CLI::App& bench, int& exit_code, EngineFactory make_engine);

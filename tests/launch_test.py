@@ -1,0 +1,145 @@
+"""Ranks as processes: `fathom launch` starts, names, ends and outlives none of them.
+
+usage: launch_test.py FATHOM
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+FATHOM = os.path.abspath(sys.argv.pop(1))
+FOR_EVER = ["bench", "collectives", "--op", "all_reduce", "--num-iters", "1000000", "--max-bytes", "64"]
+
+
+def ranks_of(launcher):
+    """The processes of its ranks that are alive: {rank: pid}."""
+    found = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            environment = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if int(parent[1]) == launcher and parent[0] != "Z":
+            for entry in environment:
+                if entry.startswith(b"RANK="):
+                    found[int(entry[5:])] = int(folder.name)
+    return found
+
+
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def launch(self, *args, env=None):
+        return subprocess.run([FATHOM, "launch", *args], capture_output=True, text=True, cwd=self.folder.name, timeout=60,
+                              env=dict(os.environ, **(env or {})))
+
+    def started(self, ranks=3):
+        """A launch whose ranks are all in the middle of their work."""
+        launch = subprocess.Popen([FATHOM, "launch", "--ranks", str(ranks), "--", *FOR_EVER], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name)
+        self.addCleanup(launch.wait)
+        self.addCleanup(launch.kill)
+        # A rank that has joined has connections to the others and does not listen for more.
+        self.assertTrue(until(lambda: len(ranks_of(launch.pid)) == ranks))
+        pids = ranks_of(launch.pid)
+        sockets = lambda pid: sum("socket:" in os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink())
+        self.assertTrue(until(lambda: all(sockets(pid) == 2 * (ranks - 1) for pid in pids.values())))
+        return launch, pids
+
+    def test_ranks_measure_together_and_say_who_they_are(self):
+        result = self.launch("--ranks", "3", "--", "bench", "collectives", "--num-iters", "5", "--max-bytes", "4096",
+                             "--op", "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,barrier", "--json=out.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        record = json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
+        self.assertEqual((record["ranks"], record["transport"]), (3, "processes over TCP"))
+        self.assertEqual(len(record["results"]), 5 * 2 + 1)
+        self.assertTrue(all(row["wrong"] == 0 and row["median_s"] > 0 for row in record["results"]))
+        table = self.launch("--ranks", "2", "--", "bench", "collectives", "--num-iters", "5", "--max-bytes", "64")
+        self.assertIn("[0] 2 ranks, processes over TCP", table.stdout)
+        self.assertNotIn("[1]", table.stdout)
+
+    def test_threads_stand_in_where_nothing_was_launched(self):
+        result = subprocess.run([FATHOM, "bench", "collectives", "--ranks", "4", "--num-iters", "5", "--max-bytes", "64", "--json"],
+                                capture_output=True, text=True, timeout=60)
+        record = json.loads(result.stdout)
+        self.assertEqual((record["ranks"], record["transport"]), (4, "threads"))
+
+    def test_a_killed_rank_ends_all_and_is_named(self):
+        launch, pids = self.started()
+        began = time.monotonic()
+        os.kill(pids[1], signal.SIGKILL)
+        _, errors = launch.communicate(timeout=30)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertEqual(launch.returncode, 6, errors)
+        self.assertIn("rank 1 was ended by signal 9", errors)
+        for rank in (0, 2):
+            self.assertRegex(errors, rf"\[{rank}\] .*rank 1 died while others were in")
+        self.assertFalse(any(alive(pid) for pid in pids.values()))
+
+    def test_a_stopped_rank_ends_all_after_the_timeout(self):
+        os.environ["FATHOM_GROUP_TIMEOUT"] = "1"
+        self.addCleanup(os.environ.pop, "FATHOM_GROUP_TIMEOUT")
+        launch, pids = self.started()
+        os.kill(pids[2], signal.SIGSTOP)
+        # It cannot hear that it should end, and is killed.
+        _, errors = launch.communicate(timeout=30)
+        self.assertEqual(launch.returncode, 6, errors)
+        self.assertRegex(errors, r"\[0\] .*rank 2 did not come to .* within 1 s")
+        self.assertFalse(any(alive(pid) for pid in pids.values()))
+
+    def test_signals_are_passed_on_and_no_rank_outlives_the_launcher(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            launch, pids = self.started(2)
+            launch.send_signal(number)
+            launch.communicate(timeout=30)
+            self.assertNotEqual(launch.returncode, 0)
+            self.assertTrue(until(lambda: not any(alive(pid) for pid in pids.values())), number)
+
+    def test_the_exit_code_is_that_of_the_rank_that_failed(self):
+        result = self.launch("--ranks", "2", "--", "bench", "collectives", "--op", "nonsense")
+        self.assertEqual(result.returncode, 5)
+        self.assertRegex(result.stderr, r"fathom launch: rank [01] ended with exit code 5")
+        self.assertRegex(result.stderr, r"\[0\] .*nonsense")
+        wrong = self.launch("--ranks", "2", "--", "bench", "collectives", env={"FATHOM_GROUP_TIMEOUT": "soon"})
+        self.assertEqual(wrong.returncode, 5)
+        self.assertIn("FATHOM_GROUP_TIMEOUT=soon", wrong.stderr)
+
+    def test_what_is_not_built_says_so(self):
+        result = self.launch("--ranks", "2", "--hosts", "localhost,elsewhere", "--", "bench", "collectives")
+        self.assertEqual(result.returncode, 5)
+        self.assertIn("--hosts elsewhere: ranks on other hosts are not built yet", result.stderr)
+        for args in (["--ranks", "0", "--", "list"], ["--ranks", "2"], ["--", "launch", "--", "list"]):
+            self.assertEqual(self.launch(*args).returncode, 5, args)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -258,9 +258,8 @@ bool Engine::receive_requests(bool in_flight) {
   {
     std::unique_lock lock(mutex_);
     if (!in_flight && scheduler_.idle())
-      changed_.wait(lock, [&] {
-        return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty();
-      });
+      changed_.wait(
+          lock, [&] { return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty(); });
     if (ending_) {
       for (const auto& [id, sequence] : sequences_) cancel_inbox_.push_back({id, FinishReason::cancelled});
       for (const auto& sequence : inbox_) cancel_inbox_.push_back({sequence->id, FinishReason::cancelled});

@@ -1,5 +1,5 @@
-"""Prefill, decode and router as processes of their own: the answers of one engine, and workers that are killed, stopped or
-restarted in each state of a request (the failure matrix of docs/serving.md).
+"""Prefill, decode and router as processes of their own: the answers of one engine, and workers that are killed or
+stopped in each state of a request (the table of docs/serving.md).
 
 Usage: serve_disaggregated_test.py FATHOM
 """
@@ -143,7 +143,7 @@ class Disaggregated(unittest.TestCase):
                 server.__exit__()
 
     def test_a_killed_decode_worker_is_replaced_from_the_journal(self):
-        """F1: SIGKILL in the middle of streams, greedy and sampled; then the prefill worker, the last one, goes on."""
+        """SIGKILL in the middle of streams, greedy and sampled; then the prefill worker, the last one, goes on."""
         _, decode, router = self.pair(decoders=2)
         bodies = [asked(10, 300), asked(11, 300, temperature=1, seed=3), {**asked(12, 300), "prompt": "Once"}]
         for body in bodies:
@@ -160,7 +160,7 @@ class Disaggregated(unittest.TestCase):
         self.assertEqual(status(router)["journal"], 0)
 
     def test_a_prefill_worker_that_dies_or_hangs_costs_no_request(self):
-        """F2, F9: killed while it computes; stopped while it computes, and woken after the prompt was computed here."""
+        """Killed while it computes; stopped while it computes, and woken after the prompt was computed here."""
         prefill, (decode,), router = self.pair()
         body = {**asked(20), "prompt": long_prompt(20, 45)}
         self.wanted(body)
@@ -169,7 +169,7 @@ class Disaggregated(unittest.TestCase):
         prefill.signal(signal.SIGSTOP)
         self.check_stream(stream, body)
         self.assertEqual(status(decode)["offload"]["landed"], 0)
-        prefill.signal(signal.SIGCONT)  # F10: what it still writes is refused
+        prefill.signal(signal.SIGCONT)  # what it still writes is refused
         self.no_leak(decode, prefill)
         other = {**asked(21), "prompt": long_prompt(21, 45)}
         self.wanted(other)
@@ -181,7 +181,7 @@ class Disaggregated(unittest.TestCase):
         self.no_leak(decode)
 
     def test_a_stopped_decode_worker_is_fenced(self):
-        """F7: its requests go on elsewhere; what it says after it wakes up is dropped, and it serves again."""
+        """Its requests go on elsewhere; what it says after it wakes up is dropped, and it serves again."""
         _, decode, router = self.pair(decoders=2)
         body = asked(30, 400)
         self.wanted(body)
@@ -196,7 +196,7 @@ class Disaggregated(unittest.TestCase):
         self.assertEqual(answer_of(router.ask(COMPLETIONS, **asked(1))), answer_of(self.wanted(asked(1))))
 
     def test_a_decode_worker_that_dies_while_its_prompt_is_computed(self):
-        """F11: the prefill worker's job ends at once, and it answers the request itself."""
+        """The prefill worker's job ends at once, and it answers the request itself."""
         prefill, (decode,), router = self.pair()
         body = {**asked(40), "prompt": long_prompt(40, 45)}
         self.wanted(body)

@@ -1,4 +1,5 @@
-// fathom serve: the OpenAI-compatible server, from start to SIGTERM.
+// fathom serve: the OpenAI-compatible server, from start to SIGTERM. With --role it is a worker of a
+// disaggregated server, or the router in front of them.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
@@ -29,7 +30,10 @@
 #include "serve/api.h"
 #include "serve/embedded_files.h"
 #include "serve/metrics.h"
+#include "serve/request_context.h"
+#include "serve/request_router.h"
 #include "serve/structured_output.h"
+#include "serve/worker_route.h"
 
 namespace fathom::cli {
 namespace {
@@ -40,6 +44,8 @@ struct ServeFlags {
   http::ServerOptions http{.port = 8000};
   EngineFlags engine;
   double drain_s = 30;
+  std::string role, transfer = "tcp";  // role "": a server by itself
+  std::vector<std::string> peers;
 };
 
 // Blocks SIGINT and SIGTERM so that one thread can wait for them. Construct it before any other thread
@@ -80,7 +86,105 @@ std::string name_of(const std::filesystem::path& folder) {
   return name.empty() ? "model" : name;
 }
 
+// "host:port", or an address with its scheme.
+std::vector<http::Url> peers_of(const ServeFlags& flags) {
+  std::vector<http::Url> urls;
+  for (const std::string& peer : flags.peers)
+    urls.push_back(value_or_usage_error(
+        http::parse_url(peer.find("://") == std::string::npos ? "http://" + peer : peer)));
+  return urls;
+}
+
+void check_role(const ServeFlags& flags) {
+  if (flags.role.empty() && !flags.peers.empty())
+    throw UsageError("--peer needs --role: decode asks its peers for prefills, router sends them requests");
+  if (flags.role == "router" && flags.peers.empty())
+    throw UsageError("a router needs workers: --peer HOST:PORT, once for each");
+  if (flags.role == "prefill" && !flags.peers.empty())
+    throw UsageError("a prefill worker asks nobody: give --peer to the decode workers");
+}
+
+// What answers the requests, and what it is called by. In the order of construction: workers end before the
+// engine that they use.
+struct Backend {
+  std::unique_ptr<engine::Engine> engine;       // not of a router
+  std::optional<model::Checkpoint> checkpoint;  // of a router, for its tokenizer
+  std::optional<serve::OutputConstraints> constraints;
+  std::unique_ptr<serve::Worker> worker;
+  std::unique_ptr<serve::RequestRouter> router;
+  std::string ready;  // for people
+
+  const model::Checkpoint& model() const { return engine ? engine->checkpoint() : *checkpoint; }
+  engine::Generator& generator() const {
+    return router ? static_cast<engine::Generator&>(*router) : worker ? worker->generator() : *engine;
+  }
+};
+
+void make_constraints(Backend& backend, const std::filesystem::path& folder) {
+  const model::Checkpoint& model = backend.model();
+  if (!model.tokenizer)
+    throw UsageError(
+        fmt::format("{} has no tokenizer.json, without which there is no text to serve: put the "
+                    "model's own beside its config.json",
+                    folder.string()));
+  backend.constraints.emplace(*model.tokenizer, model.harmony, model.eos_ids, model.config.vocab_size);
+}
+
+void open_worker(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder) {
+  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
+  auto config    = flags.engine.chosen();
+  config.loading = loading_on(display, folder.string());
+  backend.engine = open_engine(folder, config);
+  make_constraints(backend, folder);
+  backend.ready = fmt::format("ready on {}: {} sequences at once, room for the keys and values of {} tokens",
+                              backend.engine->device_name(), backend.engine->config().max_sequences,
+                              backend.engine->config().kv_tokens);
+  if (flags.role.empty()) return;
+  backend.worker =
+      value_or_usage_error(serve::Worker::start(*backend.engine, *backend.constraints,
+                                                {.role    = *serve::role_named(flags.role),
+                                                 .offload = {.peers         = peers_of(flags),
+                                                             .api_key       = flags.api_key,
+                                                             .host          = flags.http.host,
+                                                             .shared_memory = flags.transfer == "shm"}}));
+  backend.ready += fmt::format("; role {}, {} prefill worker{} to ask", flags.role, flags.peers.size(),
+                               flags.peers.size() == 1 ? "" : "s");
+}
+
+// False where a signal came before a worker.
+bool open_router(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder,
+                 const StopSignals& signals) {
+  backend.checkpoint = open_checkpoint(folder);
+  make_constraints(backend, folder);
+  backend.router = value_or_usage_error(
+      serve::RequestRouter::start({.workers    = peers_of(flags),
+                                   .api_key    = flags.api_key,
+                                   .model      = serve::model_fingerprint(*backend.checkpoint),
+                                   .vocab_size = backend.checkpoint->config.vocab_size}));
+  fmt::print(stderr, "waiting for one of {} workers\n", flags.peers.size());
+  while (!backend.router->wait_for_worker(std::chrono::milliseconds(200)))
+    if (signals.arrived()) return false;
+  backend.ready =
+      fmt::format("ready through {} worker{}", flags.peers.size(), flags.peers.size() == 1 ? "" : "s");
+  return true;
+}
+
+// Makes what the samplers apply; a router passes it on in words, once it is known to be good.
+Result<std::unique_ptr<engine::Constraint>> constraint_of(const Backend& backend,
+                                                          const serve::ConstraintRequest& request) {
+  auto made = backend.constraints->make(request);
+  if (!made || !*made || !backend.router) return made;
+  return std::unique_ptr<engine::Constraint>(std::make_unique<serve::ForwardedConstraint>(request));
+}
+
+void answer_worker_route(const Backend& backend, const serve::RequestContext& context) {
+  if (backend.worker) return backend.worker->answer(context);
+  if (context.request.path == "/worker/status") return context.respond(backend.router->status());
+  context.refuse({.status = 404, .type = "NotFoundError", .message = "a router computes nothing itself"});
+}
+
 int serve_model(ServeFlags flags) {
+  check_role(flags);
   raise_open_file_limit();
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
@@ -93,46 +197,38 @@ int serve_model(ServeFlags flags) {
                   .openapi         = std::string(serve::openapi_json())});
 
   // Exchanges in flight refer to these, so they must outlive the server.
-  std::unique_ptr<engine::Engine> engine;
+  Backend backend;
   std::unique_ptr<serve::ServeMetrics> metrics;
-  std::optional<serve::OutputConstraints> constraints;
   const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
   fmt::print(stderr, "{} answers; loading {}\n", address_of(flags, server->port()), folder.string());
 
-  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  auto config                         = flags.engine.chosen();
-  config.loading                      = loading_on(display, folder.string());
-  engine                              = open_engine(folder, config);
-  const model::Checkpoint& checkpoint = engine->checkpoint();
-  if (!checkpoint.tokenizer)
-    throw UsageError(
-        fmt::format("{} has no tokenizer.json, without which there is no text to serve: put the "
-                    "model's own beside its config.json",
-                    folder.string()));
-  constraints.emplace(*checkpoint.tokenizer, checkpoint.harmony, checkpoint.eos_ids,
-                      checkpoint.config.vocab_size);
-  metrics = std::make_unique<serve::ServeMetrics>(
+  if (flags.role != "router")
+    open_worker(backend, flags, folder);
+  else if (!open_router(backend, flags, folder, signals))
+    return kExitOk;
+  engine::Generator& generator = backend.generator();
+  metrics                      = std::make_unique<serve::ServeMetrics>(
       serve::ServeMetrics::Model{.name            = flags.names.front(),
-                                 .max_context     = engine->max_context(),
-                                 .page_tokens     = engine->config().page_size,
-                                 .shares_prefixes = engine->config().prefix_cache},
+                                                      .max_context     = generator.max_context(),
+                                                      .page_tokens     = backend.engine ? backend.engine->config().page_size : 0,
+                                                      .shares_prefixes = !backend.engine || backend.engine->config().prefix_cache},
       [&server = *server] { return server.stats(); });
-  api.ready(
-      {.generator    = *engine,
-       .checkpoint   = checkpoint,
-       .defaults     = checkpoint.sampling,
-       .current_date = flags.date,
-       .constraint   = [&](const serve::ConstraintRequest& request) { return constraints->make(request); },
-       .metrics      = metrics.get()});
-  fmt::print(stderr,
-             "{} is ready on {}: {} sequences at once, room for the keys and values of {} tokens\n"
-             "Chat on {}/ or through {}/v1; SIGTERM or Ctrl-C ends it, twice at once\n",
-             flags.names.front(), engine->device_name(), engine->config().max_sequences,
-             engine->config().kv_tokens, address_of(flags, server->port()),
+  serve::ApiModel model{
+      .generator    = generator,
+      .checkpoint   = backend.model(),
+      .defaults     = backend.model().sampling,
+      .current_date = flags.date,
+      .constraint = [&](const serve::ConstraintRequest& request) { return constraint_of(backend, request); },
+      .metrics    = metrics.get()};
+  if (!flags.role.empty())
+    model.worker = [&](const serve::RequestContext& context) { answer_worker_route(backend, context); };
+  api.ready(std::move(model));
+  fmt::print(stderr, "{} is {}\nChat on {}/ or through {}/v1; SIGTERM or Ctrl-C ends it, twice at once\n",
+             flags.names.front(), backend.ready, address_of(flags, server->port()),
              address_of(flags, server->port()));
 
   signals.wait();
-  const int64_t left = engine->stats().running + engine->stats().waiting;
+  const int64_t left = generator.stats().running + generator.stats().waiting;
   fmt::print(stderr, "draining: {} request{} to finish, {:.0f} s at most\n", left, left == 1 ? "" : "s",
              flags.drain_s);
   api.drain();
@@ -141,7 +237,7 @@ int serve_model(ServeFlags flags) {
   using Milliseconds = std::chrono::milliseconds;
   bool drained       = false;
   while (!drained && std::chrono::steady_clock::now() < end && !signals.arrived())
-    drained = engine->drain(Milliseconds(100)) && server->wait_until_idle(Milliseconds(100));
+    drained = generator.drain(Milliseconds(100)) && server->wait_until_idle(Milliseconds(100));
   fmt::print(stderr, "{}\n", drained ? "all answered" : "some requests were cut short");
   return kExitOk;
 }
@@ -175,6 +271,21 @@ void add_serve(CLI::App& app, int& exit_code) {
   verb.add_option("--io-threads", flags->http.io_threads, "Threads for connections")
       ->check(whole_between(1, 256))
       ->capture_default_str();
+  verb.add_option(
+          "--role", flags->role,
+          "Of a server of several processes: prefill computes prompts for decode; decode writes answers; "
+          "both does either; router takes requests and sends them to workers (docs/serving.md)")
+      ->check(CLI::IsMember({"prefill", "decode", "both", "router"}))
+      ->group("Workers");
+  verb.add_option(
+          "--peer", flags->peers,
+          "HOST:PORT, once for each: of decode and both, prefill workers to ask; of router, its workers")
+      ->group("Workers");
+  verb.add_option("--transfer", flags->transfer,
+                  "How keys and values come from prefill workers: tcp, or shm between processes of one host")
+      ->check(CLI::IsMember({"tcp", "shm"}))
+      ->capture_default_str()
+      ->group("Workers");
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });
 }

@@ -49,6 +49,9 @@ class Engine final : public Generator {
   int64_t max_context() const override { return config_.max_context; }
   bool drain(std::chrono::nanoseconds timeout) override;
 
+  // Why submit() would refuse this request, were the queue empty.
+  std::optional<Refusal> refusal(const Request& request) const;
+
   // Runs `work` soon, on the engine's thread while no step is in flight. From any thread. It must not throw;
   // it is dropped if the engine ends before.
   void with_kv(std::function<void(KvStore&)> work);
@@ -85,7 +88,6 @@ class Engine final : public Generator {
   Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
          const EngineConfig& config, const MakeRunner& make_runner);
 
-  std::optional<Refusal> refusal(const Request& request) const;
   void loop();
   bool receive_requests(bool in_flight);
   SchedulerOutput schedule();

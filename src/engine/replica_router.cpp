@@ -34,6 +34,18 @@ void ApproxPrefixCache::insert(const std::vector<uint64_t>& blocks) {
   }
 }
 
+std::vector<uint64_t> prompt_blocks(const Request& request, int64_t page_size) {
+  std::vector<uint64_t> blocks;
+  uint64_t before   = XXH3_64bits(request.cache_salt.data(), request.cache_salt.size());
+  const auto tokens = static_cast<int64_t>(request.prompt.size());
+  for (int64_t end = page_size; end < tokens; end += page_size) {
+    const model::TokenId* from = request.prompt.data() + end - page_size;
+    before = XXH3_64bits_withSeed(from, static_cast<size_t>(page_size) * sizeof(model::TokenId), before);
+    blocks.push_back(before);
+  }
+  return blocks;
+}
+
 ReplicaRouter::ReplicaRouter(std::vector<std::unique_ptr<Generator>> replicas, const Options& options)
     : options_(options), replicas_(std::move(replicas)) {
   FATHOM_EXPECT(!replicas_.empty(), "a router needs a replica");
@@ -41,20 +53,6 @@ ReplicaRouter::ReplicaRouter(std::vector<std::unique_ptr<Generator>> replicas, c
                 "a router's pages hold a token, and its lower mark is not above the upper");
   for (size_t r = 0; r < replicas_.size(); ++r)
     states_.push_back({.prefixes = ApproxPrefixCache(options.cache_tokens / options.page_size)});
-}
-
-// Full blocks without the one that has the last token, which is always computed.
-std::vector<uint64_t> ReplicaRouter::blocks_of(const Request& request) const {
-  std::vector<uint64_t> blocks;
-  uint64_t before   = XXH3_64bits(request.cache_salt.data(), request.cache_salt.size());
-  const auto tokens = static_cast<int64_t>(request.prompt.size());
-  for (int64_t end = options_.page_size; end < tokens; end += options_.page_size) {
-    const model::TokenId* from = request.prompt.data() + end - options_.page_size;
-    before =
-        XXH3_64bits_withSeed(from, static_cast<size_t>(options_.page_size) * sizeof(model::TokenId), before);
-    blocks.push_back(before);
-  }
-  return blocks;
 }
 
 size_t ReplicaRouter::cheapest(const std::vector<uint64_t>& blocks) const {
@@ -90,7 +88,7 @@ std::variant<RequestId, Refusal> ReplicaRouter::submit(Request request, Listener
   if (options_.policy == Policy::round_robin) {
     routed.replica = (id - 1) % replicas_.size();
   } else {
-    blocks              = blocks_of(request);
+    blocks              = prompt_blocks(request, options_.page_size);
     routed.replica      = cheapest(blocks);
     const int64_t known = states_[routed.replica].prefixes.match(blocks);
     routed.prompt       = prompt - static_cast<double>(known * options_.page_size);

@@ -28,6 +28,9 @@ class ApproxPrefixCache {
   std::unordered_map<uint64_t, std::list<uint64_t>::iterator> entries_;
 };
 
+// Hashes of the full blocks of a prompt, without the one that has the last token, which is always computed.
+std::vector<uint64_t> prompt_blocks(const Request& request, int64_t page_size);
+
 class ReplicaRouter final : public Generator {
  public:
   enum class Policy {
@@ -75,7 +78,6 @@ class ReplicaRouter final : public Generator {
     int64_t answered = 0;  // output tokens so far
   };
 
-  std::vector<uint64_t> blocks_of(const Request& request) const;
   size_t cheapest(const std::vector<uint64_t>& blocks) const;
   void update(RequestId id, const RequestOutput& progress);
   void change_work(Replica& replica, double by) const;

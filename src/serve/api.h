@@ -23,6 +23,7 @@
 namespace fathom::serve {
 
 struct ConstraintRequest;
+struct RequestContext;
 
 // The loaded model. Everything it refers to must outlive the Api and all exchanges.
 struct ApiModel {
@@ -33,6 +34,8 @@ struct ApiModel {
   // Makes constraints for response_format and forced tool calls. An error is the client's fault.
   std::function<Result<std::unique_ptr<engine::Constraint>>(const ConstraintRequest&)> constraint;
   ServeMetrics* metrics = nullptr;  // may be null
+  // Answers the routes of workers; null: this process works for no other.
+  std::function<void(const RequestContext&)> worker = {};
 };
 
 struct ApiOptions {

@@ -11,10 +11,8 @@
 namespace fathom::serve {
 namespace {
 
-using namespace std::chrono_literals;
-
 // A peer that takes nothing for so long is given up; a lease is renewed so often while the prompt waits.
-constexpr auto kPeerTimeout = 2s, kRenewal = 250ms;
+constexpr std::chrono::milliseconds kPeerTimeout{2'000}, kRenewal{250};
 
 // What the engine's thread hands to the job's thread.
 struct PrefillProgress {
@@ -84,7 +82,8 @@ void PrefillJobs::work() {
 Status PrefillJobs::run(Job& job) {
   const PrefillRequest& asked = job.request_;
   if (asked.layout != layout_)
-    return Error{"the asker has another model or other pages of its KV cache: start both with the same flags"};
+    return Error{
+        "the asker has another model or other pages of its KV cache: start both with the same flags"};
   std::map<std::pair<engine::KvKind, int64_t>, uint32_t> wanted;
   for (uint32_t i = 0; i < asked.blocks.size(); ++i) {
     wanted.emplace(std::pair(asked.blocks[i].kind, asked.blocks[i].block), i);
@@ -97,11 +96,12 @@ Status PrefillJobs::run(Job& job) {
   transfer::Transfer& way = **connected;
 
   const auto progress = std::make_shared<PrefillProgress>();
-  engine::Request request{.prompt     = asked.prompt,
-                          .sampling   = {.temperature = 0},
-                          .max_tokens = 1,
-                          .cache_salt = asked.cache_salt};
-  request.on_kv_block = [progress, wanted](const engine::KvBlock& block) {
+  engine::Request request;
+  request.prompt               = asked.prompt;
+  request.sampling.temperature = 0;
+  request.max_tokens           = 1;
+  request.cache_salt           = asked.cache_salt;
+  request.on_kv_block          = [progress, wanted](const engine::KvBlock& block) {
     const auto slice = wanted.find({block.kind, block.block});
     if (slice == wanted.end()) return;
     const std::lock_guard lock(progress->mutex);

@@ -43,7 +43,8 @@ class PrefillJobs {
   };
   // `done` is called once, on a thread of the jobs: every slice was written, or why not. Null: as many as
   // kMaxPrefillJobs are there already, and `done` is never called.
-  std::shared_ptr<Job> start(PrefillRequest request, std::string host, std::function<void(const Status&)> done);
+  std::shared_ptr<Job> start(PrefillRequest request, std::string host,
+                             std::function<void(const Status&)> done);
 
   int64_t running() const;  // and waiting
   const std::string& layout() const { return layout_; }
@@ -57,7 +58,7 @@ class PrefillJobs {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> waiting_;
-  int64_t running_           = 0;
+  int64_t running_          = 0;
   std::atomic<bool> ending_ = false;
   std::vector<std::thread> threads_;
 };

@@ -38,7 +38,8 @@ PrefillOffload::PrefillOffload(engine::Engine& engine, const Options& options)
       landing_(landing_options(engine, options.lease)),
       next_id_(kFirstOffloaded) {}
 
-Result<std::unique_ptr<PrefillOffload>> PrefillOffload::start(engine::Engine& engine, const Options& options) {
+Result<std::unique_ptr<PrefillOffload>> PrefillOffload::start(engine::Engine& engine,
+                                                              const Options& options) {
   std::unique_ptr<PrefillOffload> offload(new PrefillOffload(engine, options));
   auto server = transfer::LandingServer::listen(offload->landing_, options.host);
   if (!server) return server.error();
@@ -123,22 +124,23 @@ bool PrefillOffload::ask(const OffloadedPtr& one) {
                            .headers = {{"Content-Type", "application/json"}},
                            .timeout = kLongestPrefill};
   if (!options_.api_key.empty()) call.headers.push_back({"Authorization", "Bearer " + options_.api_key});
-  call.body = http::text_of(json_of(PrefillRequest{
-      .prompt     = one->tokens,
-      .cache_salt = one->request.cache_salt,
-      .layout     = options_.layout,
-      .grant      = one->grant,
-      .blocks     = one->blocks,
-      .port       = server_->port(),
-      .memory     = options_.shared_memory ? landing_.memory().path() : ""}));
+  call.body = http::text_of(
+      json_of(PrefillRequest{.prompt     = one->tokens,
+                             .cache_salt = one->request.cache_salt,
+                             .layout     = options_.layout,
+                             .grant      = one->grant,
+                             .blocks     = one->blocks,
+                             .port       = server_->port(),
+                             .memory     = options_.shared_memory ? landing_.memory().path() : ""}));
   // Success is known by what landed. Any other answer ends the wait at once.
   const auto status = std::make_shared<int>(0);
-  client->start(std::move(call), {.status = [status](int got) { *status = got; },
-                                  .body   = [](OffloadClock::time_point, std::string_view) {},
-                                  .end =
-                                      [this, one, status](OffloadClock::time_point, const std::string& error) {
-                                        if (!error.empty() || *status != 200) landing_.revoke(one->grant.tag);
-                                      }});
+  client->start(std::move(call),
+                {.status = [status](int got) { *status = got; },
+                 .body   = [](OffloadClock::time_point, std::string_view) {},
+                 .end =
+                     [this, one, status](OffloadClock::time_point, const std::string& error) {
+                       if (!error.empty() || *status != 200) landing_.revoke(one->grant.tag);
+                     }});
   return true;
 }
 
@@ -179,18 +181,17 @@ void PrefillOffload::compute(const OffloadedPtr& one) {
     lock.unlock();
     return ends(*one->cancelled, "");
   }
-  auto submitted =
-      engine_.submit(std::move(one->request), [this, one](const engine::RequestOutput& output) {
-        engine::RequestOutput told = output;
-        engine::RequestTimes times;
-        if (output.times) {
-          times          = *output.times;
-          times.received = one->received;
-          told.times     = &times;
-        }
-        one->listener(told);
-        if (output.finish) end(one->id);
-      });
+  auto submitted = engine_.submit(std::move(one->request), [this, one](const engine::RequestOutput& output) {
+    engine::RequestOutput told = output;
+    engine::RequestTimes times;
+    if (output.times) {
+      times          = *output.times;
+      times.received = one->received;
+      told.times     = &times;
+    }
+    one->listener(told);
+    if (output.finish) end(one->id);
+  });
   if (const auto* id = std::get_if<RequestId>(&submitted)) {
     one->engine_id = *id;
     return;
@@ -200,11 +201,9 @@ void PrefillOffload::compute(const OffloadedPtr& one) {
 }
 
 void PrefillOffload::end(RequestId id) {
-  {
-    const std::lock_guard lock(mutex_);
-    offloaded_.erase(id);
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  offloaded_.erase(id);
+  changed_.notify_all();  // under the lock: the destructor waits for it
 }
 
 void PrefillOffload::cancel(RequestId id, FinishReason reason) {

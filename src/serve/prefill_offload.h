@@ -1,7 +1,8 @@
 // The engine of a decode worker. The prompts of its requests are computed here, or, where they are long, by a
 // prefill worker, whose blocks of keys and values land in this engine's prefix cache.
 //
-// A prefill worker that refuses, dies or hangs costs a lease and changes no token: the prompt is computed here.
+// A prefill worker that refuses, dies or hangs costs a lease and changes no token: the prompt is computed
+// here.
 #pragma once
 
 #include <chrono>
@@ -26,10 +27,10 @@ namespace fathom::serve {
 
 // Counters since the start.
 struct OffloadStats {
-  int64_t asked = 0;   // prompts that a prefill worker was asked for
-  int64_t landed = 0;  // of these: its blocks came, and were used
-  int64_t blocks = 0;  // of these
-  int64_t failed = 0;  // refused, died, hung, or no pages were left: computed here
+  int64_t asked         = 0;  // prompts that a prefill worker was asked for
+  int64_t landed        = 0;  // of these: its blocks came, and were used
+  int64_t blocks        = 0;  // of these
+  int64_t failed        = 0;  // refused, died, hung, or no pages were left: computed here
   int64_t landing_pages = 0, landing_pages_free = 0, landing_pages_quarantined = 0;  // gauges
 };
 
@@ -39,7 +40,7 @@ class PrefillOffload final : public engine::Generator {
     std::vector<http::Url> peers;  // prefill workers
     std::string api_key;           // theirs
     std::string layout;            // PrefillRequest::layout
-    std::string host = "127.0.0.1";
+    std::string host   = "127.0.0.1";
     bool shared_memory = false;  // blocks go by shared memory: all are on one host
     // A prompt is offloaded where at least so many of its tokens are not cached here (and the prefill worker
     // has fewer than kMaxPrefillJobs).

@@ -30,6 +30,11 @@ constexpr std::array kRoutes = {
     Route{"GET", "/ping", live, Needs::nothing, true},
     Route{"GET", "/live", live, Needs::nothing, true},
     Route{"GET", "/ready", ready, Needs::ready, true},
+    // worker_route.cpp: between the processes of a disaggregated server
+    Route{"GET", "/worker/status", worker},
+    Route{"POST", "/worker/generate", worker, Needs::ready},
+    Route{"POST", "/worker/cancel", worker},
+    Route{"POST", "/worker/prefill", worker, Needs::ready},
     // page_route.cpp
     Route{"GET", "/version", version, Needs::nothing},
     Route{"GET", "/", page, Needs::nothing, true},

@@ -35,6 +35,7 @@ void health(const RequestContext& context);
 void live(const RequestContext& context);
 void ready(const RequestContext& context);
 void version(const RequestContext& context);
+void worker(const RequestContext& context);
 void page(const RequestContext& context);
 void openapi(const RequestContext& context);
 

@@ -21,7 +21,9 @@ using engine::SamplingParameters;
 constexpr std::string_view kRoles[] = {"prefill", "decode", "both", "router"};
 
 // JSON has no infinity.
-WireJson wire_logprob(double logprob) { return std::isfinite(logprob) ? WireJson(logprob) : WireJson(nullptr); }
+WireJson wire_logprob(double logprob) {
+  return std::isfinite(logprob) ? WireJson(logprob) : WireJson(nullptr);
+}
 double logprob_from(const WireJson& json) { return json.is_null() ? -INFINITY : json.get<double>(); }
 
 WireJson wire_constraint(const ConstraintRequest& asked) {
@@ -41,7 +43,8 @@ ConstraintRequest constraint_from(const WireJson& json) {
                           .schema          = json.at("schema").get<std::string>(),
                           .allow_reasoning = json.at("allow_reasoning").get<bool>()};
   for (const WireJson& tool : json.at("tools"))
-    asked.tools.push_back({.name = tool.at(0).get<std::string>(), .parameters = tool.at(1).get<std::string>()});
+    asked.tools.push_back(
+        {.name = tool.at(0).get<std::string>(), .parameters = tool.at(1).get<std::string>()});
   if (json.contains("max_reasoning_tokens"))
     asked.max_reasoning_tokens = json["max_reasoning_tokens"].get<int64_t>();
   if (json.contains("max_tokens")) asked.max_tokens = json["max_tokens"].get<int64_t>();
@@ -92,12 +95,12 @@ auto parsed(Parse parse) -> Result<decltype(parse())> {
 
 }  // namespace
 
-std::string_view name_of(Role role) { return kRoles[static_cast<size_t>(role)]; }
+std::string_view name_of(WorkerRole role) { return kRoles[static_cast<size_t>(role)]; }
 
-std::optional<Role> role_named(std::string_view name) {
+std::optional<WorkerRole> role_named(std::string_view name) {
   const auto at = std::find(std::begin(kRoles), std::end(kRoles), name);
   if (at == std::end(kRoles)) return {};
-  return static_cast<Role>(at - std::begin(kRoles));
+  return static_cast<WorkerRole>(at - std::begin(kRoles));
 }
 
 WireJson json_of(const engine::Request& request) {
@@ -145,8 +148,11 @@ WireJson json_of(const WorkerOutput& output) {
     }
     tokens.push_back(std::move(one));
   }
-  WireJson json = {{"position", output.position}, {"tokens", std::move(tokens)},
-                   {"cached", output.cached_tokens}, {"drafted", output.drafted}, {"accepted", output.accepted}};
+  WireJson json = {{"position", output.position},
+                   {"tokens", std::move(tokens)},
+                   {"cached", output.cached_tokens},
+                   {"drafted", output.drafted},
+                   {"accepted", output.accepted}};
   if (output.finish) json["finish"] = static_cast<int>(*output.finish);
   if (!output.error.empty()) json["error"] = output.error;
   return json;
@@ -170,8 +176,8 @@ Result<WorkerOutput> parse_output(std::string_view text) {
     }
     if (json.contains("finish")) {
       const int finish = json["finish"].get<int>();
-      output.finish =
-          finish >= 0 && finish < engine::kFinishReasons ? static_cast<FinishReason>(finish) : FinishReason::error;
+      output.finish    = finish >= 0 && finish < engine::kFinishReasons ? static_cast<FinishReason>(finish)
+                                                                        : FinishReason::error;
     }
     if (json.contains("error")) output.error = json["error"].get<std::string>();
     return output;
@@ -182,14 +188,10 @@ WireJson json_of(const PrefillRequest& request) {
   WireJson slices = WireJson::array(), blocks = WireJson::array();
   for (const auto& [offset, bytes] : request.grant.slices) slices.push_back({offset, bytes});
   for (const KvBlock& block : request.blocks) blocks.push_back({static_cast<int>(block.kind), block.block});
-  return {{"prompt", request.prompt},
-          {"cache_salt", request.cache_salt},
-          {"layout", request.layout},
-          {"transfer", request.grant.tag.transfer},
-          {"epoch", request.grant.tag.epoch},
-          {"slices", std::move(slices)},
-          {"blocks", std::move(blocks)},
-          {"port", request.port},
+  return {{"prompt", request.prompt},         {"cache_salt", request.cache_salt},
+          {"layout", request.layout},         {"transfer", request.grant.tag.transfer},
+          {"epoch", request.grant.tag.epoch}, {"slices", std::move(slices)},
+          {"blocks", std::move(blocks)},      {"port", request.port},
           {"memory", request.memory}};
 }
 
@@ -200,9 +202,11 @@ Result<PrefillRequest> parse_prefill(const WireJson& json) {
                            .layout     = json.at("layout").get<std::string>(),
                            .port       = json.at("port").get<uint16_t>(),
                            .memory     = json.at("memory").get<std::string>()};
-    request.grant.tag = {.transfer = json.at("transfer").get<uint64_t>(), .epoch = json.at("epoch").get<uint64_t>()};
+    request.grant.tag = {.transfer = json.at("transfer").get<uint64_t>(),
+                         .epoch    = json.at("epoch").get<uint64_t>()};
     for (const WireJson& slice : json.at("slices"))
-      request.grant.slices.push_back({.offset = slice.at(0).get<uint64_t>(), .bytes = slice.at(1).get<uint64_t>()});
+      request.grant.slices.push_back(
+          {.offset = slice.at(0).get<uint64_t>(), .bytes = slice.at(1).get<uint64_t>()});
     for (const WireJson& block : json.at("blocks"))
       request.blocks.push_back({.kind  = block.at(0).get<int>() == 0 ? engine::kFull : engine::kWindow,
                                 .block = block.at(1).get<int64_t>(),

@@ -7,6 +7,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -19,9 +21,9 @@
 namespace fathom::serve {
 
 // What a process does. `router`: it has no engine.
-enum class Role { prefill, decode, both, router };
-std::string_view name_of(Role role);
-std::optional<Role> role_named(std::string_view name);
+enum class WorkerRole { prefill, decode, both, router };
+std::string_view name_of(WorkerRole role);
+std::optional<WorkerRole> role_named(std::string_view name);
 
 // A constraint on its way to the engine that applies it. It restricts nothing itself.
 class ForwardedConstraint final : public engine::Constraint {

@@ -92,16 +92,17 @@ struct LandingServer::State {
   asio::awaitable<void> receive(tcp::socket socket) {
     const WriterId writer = ++writers;
     std::vector<std::byte> bytes;
-    bool copies = false;
+    bool copies = false;  // it has a claim, and its end is open
     for (;;) {
       Frame frame;
-      if (const auto [error, n] =
-              co_await asio::async_read(socket, asio::buffer(&frame, sizeof frame), kTuple);
-          error || frame.protocol != kProtocol || frame.bytes > static_cast<uint64_t>(landing.page_bytes()))
+      const auto [ended, n] = co_await asio::async_read(socket, asio::buffer(&frame, sizeof frame), kTuple);
+      if (ended) copies = false;  // its end is closed; Asio waits for ever where one reads on
+      if (ended || frame.protocol != kProtocol || frame.bytes > static_cast<uint64_t>(landing.page_bytes()))
         break;
       bytes.resize(frame.bytes);
-      if (const auto [error, n] = co_await asio::async_read(socket, asio::buffer(bytes), kTuple); error)
-        break;
+      const auto [torn, m] = co_await asio::async_read(socket, asio::buffer(bytes), kTuple);
+      if (torn) copies = false;
+      if (torn) break;
       if (frame.kind == Kind::claim) {
         const uint8_t granted = landing.claim(frame.tag, writer) ? 1 : 0;
         copies                = copies || granted != 0;

@@ -1,0 +1,396 @@
+// The router against scripted workers: repeated, missing and late events, refusals, restarts.
+#include "serve/request_router.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "http/server.h"
+#include "http/sse.h"
+
+namespace fathom::serve {
+namespace {
+
+using TestJson = nlohmann::ordered_json;
+using engine::FinishReason;
+using namespace std::chrono_literals;
+
+// A worker whose answers the test writes.
+class ScriptedWorker {
+ public:
+  using Exchange = std::shared_ptr<http::Exchange>;
+  using Generate = std::function<void(const TestJson& request, Exchange exchange)>;
+
+  explicit ScriptedWorker(Generate generate, std::string model = "m") : generate_(std::move(generate)) {
+    auto server = http::Server::listen({}, [this, model](http::Request request, Exchange exchange) {
+      if (request.path == "/worker/status") {
+        const std::lock_guard lock(mutex_);
+        if (silent) return held_.push_back(std::move(exchange));
+        return exchange->respond(
+            200, {},
+            TestJson{
+                {"role", "decode"}, {"model", model}, {"incarnation", incarnation}, {"max_context", 1000}}
+                .dump());
+      }
+      const TestJson body = TestJson::parse(request.body);
+      if (request.path == "/worker/cancel") {
+        const std::lock_guard lock(mutex_);
+        cancelled.push_back(body["attempt"]);
+        return exchange->respond(200, {}, "{}");
+      }
+      ++requests;
+      generate_(body, std::move(exchange));
+    });
+    server_     = std::move(server).value();
+  }
+  http::Url url() const { return {.port = server_->port()}; }
+
+  static void begin(const Exchange& exchange) {
+    exchange->begin_stream(200, http::event_stream_headers(), std::nullopt);
+  }
+  static void tell(const Exchange& exchange, int64_t position, const std::vector<model::TokenId>& ids,
+                   std::optional<FinishReason> finish = {}) {
+    WorkerOutput output{.position = position, .finish = finish};
+    for (const model::TokenId id : ids) output.tokens.push_back({.id = id});
+    exchange->write(http::data_event(json_of(output)));
+    if (finish) exchange->end();
+  }
+
+  void set_incarnation(std::string other) {
+    const std::lock_guard lock(mutex_);
+    incarnation = std::move(other);
+  }
+  void set_silent(bool is) {
+    const std::lock_guard lock(mutex_);
+    silent = is;
+    held_.clear();
+  }
+  std::vector<std::string> cancels() {
+    const std::lock_guard lock(mutex_);
+    return cancelled;
+  }
+
+  std::atomic<int> requests = 0;
+
+ private:
+  std::mutex mutex_;
+  std::string incarnation = "first";
+  bool silent             = false;
+  std::vector<std::string> cancelled;
+  std::vector<Exchange> held_;
+  Generate generate_;
+  std::unique_ptr<http::Server> server_;
+};
+
+// What a client is told.
+struct Told {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<model::TokenId> ids;
+  std::optional<FinishReason> finish;
+  std::string error;
+
+  engine::Listener listener() {
+    return [this](const engine::RequestOutput& output) {
+      const std::lock_guard lock(mutex);
+      EXPECT_FALSE(finish) << "told something after the end";
+      for (const engine::Sampled& token : output.tokens) ids.push_back(token.id);
+      finish = output.finish;
+      error  = output.error;
+      EXPECT_EQ(output.times != nullptr, finish.has_value());
+      changed.notify_all();
+    };
+  }
+  bool wait(const std::function<bool()>& condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, 60s, condition);
+  }
+  bool ended() {
+    return wait([&] { return finish.has_value(); });
+  }
+};
+
+bool eventually(const std::function<bool()>& condition) {
+  for (const auto end = std::chrono::steady_clock::now() + 60s; std::chrono::steady_clock::now() < end;
+       std::this_thread::sleep_for(2ms))
+    if (condition()) return true;
+  return false;
+}
+
+std::unique_ptr<RequestRouter> router_of(std::vector<http::Url> workers,
+                                         std::chrono::milliseconds timeout = 60s) {
+  auto router = RequestRouter::start({.workers    = std::move(workers),
+                                      .model      = "m",
+                                      .vocab_size = 100,
+                                      .heartbeat  = 10ms,
+                                      .timeout    = timeout,
+                                      .patience   = 100ms});
+  EXPECT_TRUE(router);
+  EXPECT_TRUE((*router)->wait_for_worker(60s));
+  return std::move(router).value();
+}
+
+engine::Request question(int64_t max_tokens = 8) {
+  engine::Request request;
+  request.prompt     = {1, 2, 3};
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+using Tokens = std::vector<model::TokenId>;
+
+TEST(RequestRouterTest, TellsEachTokenOnceWhateverIsRepeated) {
+  ScriptedWorker worker([](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    ScriptedWorker::tell(exchange, 0, {11, 12});
+    ScriptedWorker::tell(exchange, 0, {11, 12});
+    ScriptedWorker::tell(exchange, 1, {12, 13});
+    ScriptedWorker::tell(exchange, 0, {11});
+    ScriptedWorker::tell(exchange, 3, {14}, FinishReason::stop);
+  });
+  Told told;
+  const auto router = router_of({worker.url()});
+  ASSERT_TRUE(std::holds_alternative<engine::RequestId>(router->submit(question(), told.listener())));
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, (Tokens{11, 12, 13, 14}));
+  EXPECT_EQ(told.finish, FinishReason::stop);
+  EXPECT_EQ(router->stats().generated_tokens, 4);
+  EXPECT_TRUE(router->drain(60s));
+}
+
+// A stream that breaks, one that ends early, one with a gap, one that its worker cancels as it ends.
+TEST(RequestRouterTest, GoesOnFromTheJournal) {
+  std::atomic<int> attempt = 0;
+  ScriptedWorker worker([&](const TestJson& request, const ScriptedWorker::Exchange& exchange) {
+    const auto resumed = request["resumed"].get<Tokens>();
+    const auto at      = static_cast<int64_t>(resumed.size());
+    ScriptedWorker::begin(exchange);
+    switch (++attempt) {
+      case 1:
+        EXPECT_EQ(resumed, Tokens());
+        ScriptedWorker::tell(exchange, at, {21});
+        return exchange->end();
+      case 2:
+        EXPECT_EQ(resumed, Tokens{21});
+        ScriptedWorker::tell(exchange, at, {22});
+        return ScriptedWorker::tell(exchange, at + 2, {24});
+      case 3:
+        EXPECT_EQ(resumed, (Tokens{21, 22}));
+        return ScriptedWorker::tell(exchange, at, {}, FinishReason::cancelled);
+      default:
+        EXPECT_EQ(request["prompt"].get<Tokens>(), (Tokens{1, 2, 3}));
+        EXPECT_EQ(request["max_tokens"], 8);
+        ScriptedWorker::tell(exchange, at, {23}, FinishReason::length);
+    }
+  });
+  Told told;
+  const auto router = router_of({worker.url()});
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, (Tokens{21, 22, 23}));
+  EXPECT_EQ(told.finish, FinishReason::length);
+  EXPECT_EQ(router->status()["replays"], 3);
+}
+
+// What a worker says after it was given up is dropped; when it answers again it is told to stop.
+TEST(RequestRouterTest, ASilentWorkersRequestsMoveAndItsLateTokensAreDropped) {
+  std::mutex mutex;
+  std::vector<ScriptedWorker::Exchange> streams;
+  const auto keep = [&](const TestJson& request, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    const std::lock_guard lock(mutex);
+    streams.push_back(exchange);
+    if (streams.size() == 1) return ScriptedWorker::tell(exchange, 0, {31});
+    EXPECT_EQ(request["resumed"].get<Tokens>(), Tokens{31});
+  };
+  ScriptedWorker a(keep), b(keep);
+  Told told;
+  const auto router = router_of({a.url(), b.url()}, 500ms);
+  ASSERT_TRUE(eventually([&] { return router->status()["workers"][1]["alive"] == true; }));
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(told.wait([&] { return told.ids.size() == 1; }));
+  ScriptedWorker& first  = a.requests == 1 ? a : b;
+  ScriptedWorker& second = a.requests == 1 ? b : a;
+  first.set_silent(true);
+  ASSERT_TRUE(eventually([&] { return second.requests == 1; }));
+  ScriptedWorker::tell(streams[0], 1, {99}, FinishReason::stop);
+  ASSERT_TRUE(eventually([&] { return router->status()["dropped_events"] == 1; }));
+  ScriptedWorker::tell(streams[1], 1, {32}, FinishReason::stop);
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, (Tokens{31, 32}));
+  first.set_silent(false);
+  ASSERT_TRUE(eventually([&] { return first.cancels().size() == 1; }));
+}
+
+TEST(RequestRouterTest, ARestartedWorkersRequestsAreAttemptedAnew) {
+  std::atomic<int> attempt = 0;
+  ScriptedWorker worker([&](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    if (++attempt > 1) ScriptedWorker::tell(exchange, 0, {41}, FinishReason::stop);
+  });
+  Told told;
+  const auto router = router_of({worker.url()});
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(eventually([&] { return attempt == 1; }));
+  worker.set_incarnation("second");
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, Tokens{41});
+}
+
+TEST(RequestRouterTest, FullQueuesSendARequestElsewhereAndBadOnesEndIt) {
+  const auto full = [](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    exchange->respond(429, {}, "{}");
+  };
+  ScriptedWorker busy(full), free([](const TestJson&, const ScriptedWorker::Exchange&exchange) {
+    ScriptedWorker::begin(exchange);
+    ScriptedWorker::tell(exchange, 0, {51}, FinishReason::stop);
+  });
+  {
+    const auto router = router_of({busy.url(), free.url()});
+    for (int i = 0; i < 4; ++i) {
+      Told told;
+      (void)router->submit(question(), told.listener());
+      ASSERT_TRUE(told.ended());
+      EXPECT_EQ(told.finish, FinishReason::stop) << told.error;
+    }
+  }
+  ScriptedWorker bad([](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    exchange->respond(400, {}, R"({"error": {"message": "the prompt is bad"}})");
+  });
+  Told told;
+  const auto router = router_of({bad.url()});
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.finish, FinishReason::error);
+  EXPECT_EQ(told.error, "the prompt is bad");
+}
+
+TEST(RequestRouterTest, ARequestThatNobodyGetsAnywhereWithEnds) {
+  ScriptedWorker worker([](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    exchange->end();
+  });
+  Told told;
+  const auto router = router_of({worker.url()});
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.finish, FinishReason::error);
+  EXPECT_EQ(worker.requests, 6);
+}
+
+TEST(RequestRouterTest, WithoutAWorkerRequestsEndWithAnError) {
+  Told told;
+  std::unique_ptr<RequestRouter> router;
+  {
+    ScriptedWorker worker([](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+      ScriptedWorker::begin(exchange);
+      ScriptedWorker::tell(exchange, 0, {61});
+    });
+    router = router_of({worker.url()});
+    (void)router->submit(question(), told.listener());
+    ASSERT_TRUE(told.wait([&] { return told.ids.size() == 1; }));
+  }
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.finish, FinishReason::error);
+  EXPECT_EQ(told.ids, Tokens{61});
+  const auto refused = router->submit(question(), told.listener());
+  ASSERT_TRUE(std::holds_alternative<engine::Refusal>(refused));
+  EXPECT_EQ(std::get<engine::Refusal>(refused).reason, engine::Refusal::Reason::stopping);
+}
+
+TEST(RequestRouterTest, CancellationReachesTheWorker) {
+  ScriptedWorker::Exchange stream;
+  std::string attempt;
+  std::atomic<bool> begun = false;
+  ScriptedWorker worker([&](const TestJson& request, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    stream  = exchange;
+    attempt = request["attempt"];
+    begun   = true;
+  });
+  Told told;
+  const auto router = router_of({worker.url()});
+  const auto id     = router->submit(question(), told.listener());
+  ASSERT_TRUE(eventually([&] { return begun.load(); }));
+  router->cancel(std::get<engine::RequestId>(id), FinishReason::stop);
+  ASSERT_TRUE(eventually([&] { return worker.cancels() == std::vector{attempt}; }));
+  ScriptedWorker::tell(stream, 0, {}, FinishReason::stop);
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.finish, FinishReason::stop);
+}
+
+TEST(RequestRouterTest, AWorkerWithAnotherModelIsNotUsed) {
+  const auto answer = [](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    ScriptedWorker::tell(exchange, 0, {71}, FinishReason::stop);
+  };
+  ScriptedWorker other(answer, "another"), ours(answer);
+  const auto router = router_of({other.url(), ours.url()});
+  Told told;
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(other.requests, 0);
+  EXPECT_TRUE(
+      eventually([&] { return router->status()["workers"][0]["refusal"] == "it has another model"; }));
+}
+
+TEST(WorkerProtocolTest, RequestsAndOutputsComeBackAsTheyWere) {
+  engine::Request request;
+  request.prompt     = {5, 6};
+  request.resumed    = {7};
+  request.max_tokens = 9;
+  request.min_tokens = 2;
+  request.stop_ids   = {3, 4};
+  request.priority   = -2;
+  request.cache_salt = "salt \xc3\xa9";
+  request.sampling   = {.temperature        = 0.7,
+                        .top_k              = 5,
+                        .top_p              = 0.1 + 0.2,
+                        .min_p              = 1e-300,
+                        .repetition_penalty = 1.1,
+                        .presence_penalty   = -1,
+                        .frequency_penalty  = 2,
+                        .logit_bias         = {{3, -1.5f}, {9, 0.1f}},
+                        .seed               = ~uint64_t{0},
+                        .logprobs           = 3};
+  const ConstraintRequest asked{.kind                 = ConstraintRequest::Kind::tool_call,
+                                .schema               = "{}",
+                                .tools                = {{.name = "f", .parameters = "{\"a\":1}"}},
+                                .allow_reasoning      = false,
+                                .max_reasoning_tokens = 12,
+                                .max_tokens           = 99};
+  request.constraint = std::make_unique<ForwardedConstraint>(asked);
+  const auto text    = http::text_of(json_of(request));
+  const auto back    = parse_request(TestJson::parse(text));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->request.sampling.top_p, request.sampling.top_p);
+  EXPECT_EQ(back->request.sampling.seed, request.sampling.seed);
+  EXPECT_EQ(back->request.sampling.logit_bias, request.sampling.logit_bias);
+  ASSERT_TRUE(back->constraint);
+  engine::Request again = std::move(const_cast<engine::Request&>(back->request));
+  again.constraint      = std::make_unique<ForwardedConstraint>(*back->constraint);
+  EXPECT_EQ(http::text_of(json_of(again)), text);
+
+  const WorkerOutput output{.position = 4,
+                            .tokens = {{.id = 8, .logprob = -0.1 - 0.2, .top = {{8, -0.3}, {1, -INFINITY}}}},
+                            .finish = FinishReason::length,
+                            .cached_tokens = 16};
+  const auto told = parse_output(http::text_of(json_of(output)));
+  ASSERT_TRUE(told) << told.error().message;
+  EXPECT_EQ(told->tokens[0].logprob, output.tokens[0].logprob);
+  EXPECT_EQ(told->tokens[0].top[1].logprob, -INFINITY);
+  EXPECT_EQ(told->finish, FinishReason::length);
+  EXPECT_FALSE(parse_output("{}"));
+  EXPECT_FALSE(parse_output("{\"position\": "));
+  EXPECT_FALSE(parse_request(TestJson::parse(R"({"prompt": "text"})")));
+  EXPECT_FALSE(parse_prefill(TestJson(1)));
+}
+
+}  // namespace
+}  // namespace fathom::serve

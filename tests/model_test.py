@@ -191,7 +191,7 @@ class Made(Program):
     def test_what_formats_cost_is_what_was_recorded(self):
         tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
         text = (tiny / "README.md").read_text()
-        for name in ("kv_bf16", "kv_fp8", "weights_fp8", "weights_nvfp4"):
+        for name in ("kv_bf16", "kv_fp8", "kv_k8v4", "kv_nvfp4", "kv_nvfp4_hadamard", "weights_fp8", "weights_nvfp4", "dense_int8"):
             seen = json.loads((tiny / f"eval_{name}.json").read_text())["divergence"]
             row = f"| `eval_{name}.json` | {seen['kl']:.2g} | {seen['nll']:+.2g} | {seen['equal_answers']} of {seen['answers']} |"
             self.assertEqual([line for line in text.splitlines() if line.startswith(f"| `eval_{name}.json` |")], [row])

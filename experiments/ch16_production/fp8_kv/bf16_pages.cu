@@ -3,7 +3,7 @@
 // bytes   2048 a position, each key and value read once
 // flops   16384 a position, on the tensor cores
 // limit   DRAM bandwidth. H200: 64 x 4096 positions are 537 MB, 119 us at 4.5 TB/s
-// idea    none yet: the engine's op, kernels/attention/decode_attention.cu
+// idea    none yet: the engine's op, kernels/attention/decode_attention.cuh
 #include "kernels/attention/decode_attention.h"
 #include "pages.h"
 

@@ -84,7 +84,7 @@ const Experiment<Pages> fp8_kv{
              .idea       = "the same op over pages of 8.5 KiB: E4M3 codes, a scale for each 16",
              .prediction = predict::ratio(1.5),
              .kind       = Kind::engine,
-             .op         = "kernels/attention/decode_attention.cu",
+             .op         = "kernels/attention/decode_attention.cuh",
              .needs      = {machine::Feature::tma, machine::Feature::clusters}},
         },
     .backend = Backend::cuda,

@@ -3,7 +3,7 @@
 // bytes   1088 a position: a byte for each number, and a byte of scale for each 16 numbers
 // flops   16384 a position, on the tensor cores, and some 2 instructions to convert a number to bf16
 // limit   DRAM bandwidth. H200: 64 x 4096 positions are 285 MB, 63 us at 4.5 TB/s
-// idea    the engine's op, kernels/attention/decode_attention.cu, over half the bytes: codes become bf16 in
+// idea    the engine's op, kernels/attention/decode_attention.cuh, over half the bytes: codes become bf16 in
 //         registers between shared memory and the tensor cores (kernels/attention/kv_fragments.cuh). The rest
 //         of the kernel is the same
 #include "kernels/attention/decode_attention.h"

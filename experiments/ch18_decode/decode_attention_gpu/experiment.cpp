@@ -69,7 +69,7 @@ const Experiment<DecodeAttention> decode_attention{
              .idea       = "the engine's op: 8 heads are the columns of mma.sync, pieces merge in a cluster",
              .prediction = predict::share_at_least(0.75),
              .kind       = Kind::engine,
-             .op         = "kernels/attention/decode_attention.cu",
+             .op         = "kernels/attention/decode_attention.cuh",
              .needs      = {machine::Feature::tma, machine::Feature::clusters}},
         },
     .backend = Backend::cuda,

@@ -93,7 +93,7 @@ const Experiment<Pod> pod{
              .idea       = "the engine's ops one after another: wgmma for the prompt, splits for decoding",
              .prediction = predict::ratio(1.4),
              .kind       = Kind::engine,
-             .op         = "kernels/attention/decode_attention.cu",
+             .op         = "kernels/attention/decode_attention.cuh",
              .needs      = {machine::Feature::tma, machine::Feature::wgmma}},
         },
     .backend = Backend::cuda,

@@ -1,9 +1,10 @@
 // Decode attention with sinks on a GPU, over the paged cache of kernels/attention/paged_kv_cache.h;
-// mathematics in kernels/attention/attention.h. Products are of bf16 numbers, also over an FP8 cache, with
-// fp32 sums. The weights exp(s - max) are rounded to bf16 before they multiply the values; maxima and sums of
-// weights are fp32.
+// mathematics in kernels/attention/attention.h. Products are of bf16 numbers, also over a cache in fewer
+// bits, with fp32 sums. The weights exp(s - max) are rounded to bf16 before they multiply the values; maxima
+// and sums of weights are fp32.
 //
-// bytes   q and out 4 Hq Dh a row; keys and values 256 Hkv for each position in reach (136 Hkv in FP8)
+// bytes   q and out 4 Hq Dh a row; keys and values 256 Hkv for each position in reach (136 Hkv in FP8,
+//         104 in K8V4, 72 in NVFP4)
 // flops   4 Hq Dh for each row and position in its reach
 // limit   DRAM bandwidth; a window or a short context: latency
 #pragma once
@@ -13,6 +14,7 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/attention/fp4_kv_pages.h"
 #include "kernels/attention/paged_kv_cache.h"
 
 namespace fathom::kernels {
@@ -31,6 +33,15 @@ namespace fathom::kernels {
 // `rows` must have been written before that previous kernel, and so must the cache except for the last T
 // positions of each row: a step adds at most T positions to a sequence.
 void decode_attention(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
+                      int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
+                      StreamRef stream);
+
+// The same over a cache with values, or keys and values, in 4 bits. Written, not yet run on a GPU; no op
+// writes such a cache on a GPU yet.
+void decode_attention(View<const bf16, 3> q, const K8V4KvPages& kv, View<const float, 1> sinks, float scale,
+                      int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
+                      StreamRef stream);
+void decode_attention(View<const bf16, 3> q, const Nvfp4KvPages& kv, View<const float, 1> sinks, float scale,
                       int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
                       StreamRef stream);
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cuda/device.h"
@@ -23,13 +24,18 @@ struct Span {
   int64_t begin, end;  // positions of a sequence's rows; the cache has positions below end
 };
 
+enum class CacheFormat { bf16, fp8, k8v4, nvfp4 };
+constexpr CacheFormat kFormats[] = {CacheFormat::bf16, CacheFormat::fp8, CacheFormat::k8v4,
+                                    CacheFormat::nvfp4};
+
 struct Problem {
   std::vector<Span> sequences;
   int64_t group = 8, kv_heads = 2, window = 0;
   float sink = 0, size = 2;  // the mean of the sinks; the size of queries
   int64_t padding = 0;       // rows of padding, after the others
   int64_t longest = 0;       // the bound `longest`, if not 0
-  bool fp8        = false;   // an FP8 cache; keys and values are then those that it can hold
+  // Keys and values are those that a cache of this format can hold.
+  CacheFormat format = CacheFormat::bf16;
 };
 
 // A cache of shuffled pages, in the GPU's layout and in the reference's. It has the keys and values in reach
@@ -45,8 +51,10 @@ class Cache {
     std::iota(shuffled.begin(), shuffled.end(), 0);
     std::shuffle(shuffled.begin(), shuffled.end(), random_);
     pages.assign(static_cast<size_t>(S * per_sequence_), -1);
-    const int64_t of_head = problem.fp8 ? Fp8KvPages::kPageBytes : 4 * Bf16KvPages::kElements;
-    memory.assign(static_cast<size_t>(n * problem.kv_heads * of_head), 0xff);  // NaN in both formats
+    constexpr int64_t kOfHead[] = {4 * Bf16KvPages::kElements, Fp8KvPages::kPageBytes,
+                                   K8V4KvPages::kPageBytes, Nvfp4KvPages::kPageBytes};
+    const int64_t of_head       = kOfHead[static_cast<int>(problem.format)];
+    memory.assign(static_cast<size_t>(n * problem.kv_heads * of_head), 0xff);  // NaN in all formats
     keys.assign(static_cast<size_t>(n * problem.kv_heads * Bf16KvPages::kElements), NAN);
     values = keys;
 
@@ -61,7 +69,7 @@ class Cache {
         for (int64_t head = 0; head < problem.kv_heads; ++head) {
           float key[kDh], value[kDh];
           for (int64_t d = 0; d < kDh; ++d) key[d] = uniform(random_), value[d] = uniform(random_);
-          if (problem.fp8)  // blocks of small numbers, and of large ones
+          if (problem.format != CacheFormat::bf16)  // blocks of small numbers, and of large ones
             for (int64_t d = 0; d < kDh; ++d) {
               const auto loudness = static_cast<int>((d / 8 + j) % 4);
               key[d] = std::ldexp(key[d], loudness - 3), value[d] = std::ldexp(value[d], 3 * loudness - 6);
@@ -76,11 +84,21 @@ class Cache {
     }
   }
 
-  // The cache at address `at`, on the device or on the host.
-  KvLayer layer(uint8_t* at) const {
-    const int64_t n = static_cast<int64_t>(keys.size()) / (problem_.kv_heads * Bf16KvPages::kElements);
-    if (problem_.fp8) return Fp8KvPages{at, n, problem_.kv_heads};
-    return Bf16KvPages{reinterpret_cast<bf16*>(at), n, problem_.kv_heads};
+  // Calls `with` with the cache at address `at`, on the device or on the host.
+  template <class With>
+  void with_layer(uint8_t* at, const With& with) const {
+    const int64_t heads = problem_.kv_heads,
+                  n     = static_cast<int64_t>(keys.size()) / (heads * Bf16KvPages::kElements);
+    switch (problem_.format) {
+      case CacheFormat::bf16:
+        return with(Bf16KvPages{reinterpret_cast<bf16*>(at), n, heads});
+      case CacheFormat::fp8:
+        return with(Fp8KvPages{at, n, heads});
+      case CacheFormat::k8v4:
+        return with(K8V4KvPages{at, n, heads});
+      case CacheFormat::nvfp4:
+        return with(Nvfp4KvPages{at, n, heads});
+    }
   }
 
   KvPages reference_pages() {
@@ -98,22 +116,23 @@ class Cache {
  private:
   // Stores numbers, and rounds them to those that the cache can hold.
   void put(int64_t page, int64_t head, int64_t r, float (&key)[kDh], float (&value)[kDh]) {
-    const KvLayer kv = layer(memory.data());
-    if (const auto* fp8 = std::get_if<Fp8KvPages>(&kv)) {
-      uint8_t* strips = fp8->strips(page, head);
-      Fp8KvPages::put(strips, r, false, key);
-      Fp8KvPages::put(strips, r, true, value);
-      for (int64_t d = 0; d < kDh; ++d)
-        key[d] = Fp8KvPages::get(strips, r, false, d), value[d] = Fp8KvPages::get(strips, r, true, d);
-      return;
-    }
-    const auto& tiles = std::get<Bf16KvPages>(kv);
-    for (int64_t d = 0; d < kDh; ++d) {
-      bf16& k = tiles.keys(page, head)[Bf16KvPages::at(r, d)];
-      bf16& v = tiles.values(page, head)[Bf16KvPages::at(r, d)];
-      k = bf16(key[d]), v = bf16(value[d]);
-      key[d] = static_cast<float>(k), value[d] = static_cast<float>(v);
-    }
+    with_layer(memory.data(), [&](const auto& kv) {
+      using Pages = std::remove_cvref_t<decltype(kv)>;
+      if constexpr (std::is_same_v<Pages, Bf16KvPages>) {
+        for (int64_t d = 0; d < kDh; ++d) {
+          bf16& k = kv.keys(page, head)[Bf16KvPages::at(r, d)];
+          bf16& v = kv.values(page, head)[Bf16KvPages::at(r, d)];
+          k = bf16(key[d]), v = bf16(value[d]);
+          key[d] = static_cast<float>(k), value[d] = static_cast<float>(v);
+        }
+      } else {
+        uint8_t* strips = kv.strips(page, head);
+        Pages::put(strips, r, false, key);
+        Pages::put(strips, r, true, value);
+        for (int64_t d = 0; d < kDh; ++d)
+          key[d] = Pages::get(strips, r, false, d), value[d] = Pages::get(strips, r, true, d);
+      }
+    });
   }
 
   const Problem problem_;
@@ -162,10 +181,11 @@ class AttendFew : public testing::Test {
     const GuardedDeviceBuffer q(rows.q);
     const GuardedDeviceBuffer sinks(std::vector<float>(rows.sinks.begin(), rows.sinks.end()));
     const GuardedDeviceBuffer<bf16> out(T * heads * kDh);
-    decode_attention(q.view({T, heads, kDh}), cache.layer(memory.data()), sinks.view({heads}), 0.125f,
-                     problem.window,
-                     {positions.view({T}), sequence.view({T}), pages.view({S, cache.per_sequence()})},
-                     cache.longest(), out.view({T, heads, kDh}), find_device({0})->stream());
+    cache.with_layer(memory.data(), [&](const auto& kv) {
+      decode_attention(q.view({T, heads, kDh}), kv, sinks.view({heads}), 0.125f, problem.window,
+                       {positions.view({T}), sequence.view({T}), pages.view({S, cache.per_sequence()})},
+                       cache.longest(), out.view({T, heads, kDh}), find_device({0})->stream());
+    });
     return out.read();
   }
 
@@ -272,8 +292,8 @@ TEST_F(AttendFew, IsAttention) {
   for (const int64_t group : {1, 4, 8})
     for (const int64_t window : {0, 64, 128}) {
       SCOPED_TRACE("group " + std::to_string(group) + " window " + std::to_string(window));
-      for (const bool fp8 : {false, true})
-        check({.sequences = decoding(kLengths), .group = group, .window = window, .fp8 = fp8});
+      for (const CacheFormat format : kFormats)
+        check({.sequences = decoding(kLengths), .group = group, .window = window, .format = format});
     }
 }
 
@@ -281,8 +301,8 @@ TEST_F(AttendFew, OneRowIsCutIntoAllSplits) {
   for (const int64_t length : kLengths)
     for (const int64_t window : {0, 128, 1000}) {
       SCOPED_TRACE("length " + std::to_string(length) + " window " + std::to_string(window));
-      for (const bool fp8 : {false, true})
-        check({.sequences = decoding({length}), .window = window, .fp8 = fp8});
+      for (const CacheFormat format : kFormats)
+        check({.sequences = decoding({length}), .window = window, .format = format});
     }
 }
 
@@ -295,8 +315,8 @@ TEST_F(AttendFew, LongRowsAmongManyShortOnes) {
   std::vector<int64_t> lengths(30, 100);
   lengths[7]  = 9001;
   lengths[20] = 16500;  // more pages than a warp has lanes, for each of its warps
-  for (const bool fp8 : {false, true})
-    check({.sequences = decoding(lengths), .group = 1, .kv_heads = 8, .fp8 = fp8});
+  for (const CacheFormat format : kFormats)
+    check({.sequences = decoding(lengths), .group = 1, .kv_heads = 8, .format = format});
 }
 
 TEST_F(AttendFew, ManyRows) {
@@ -309,8 +329,8 @@ TEST_F(AttendFew, ManyRows) {
 TEST_F(AttendFew, SeveralRowsOfASequence) {
   const std::vector<Span> spans = {{0, 5}, {60, 67}, {1000, 1003}, {127, 130}};
   for (const int64_t window : {0, 64, 128})
-    for (const bool fp8 : {false, true})
-      check({.sequences = spans, .window = window, .padding = 3, .fp8 = fp8});
+    for (const CacheFormat format : kFormats)
+      check({.sequences = spans, .window = window, .padding = 3, .format = format});
 }
 
 TEST_F(AttendFew, SinksOfAnySize) {
@@ -320,8 +340,8 @@ TEST_F(AttendFew, SinksOfAnySize) {
 
 TEST_F(AttendFew, LargeScores) {
   for (const float size : {1e2f, 1e4f})
-    for (const bool fp8 : {false, true})
-      check({.sequences = decoding({1, 64, 129, 2000}), .size = size, .fp8 = fp8});
+    for (const CacheFormat format : kFormats)
+      check({.sequences = decoding({1, 64, 129, 2000}), .size = size, .format = format});
 }
 
 TEST_F(AttendFew, OnlyPadding) { check({.sequences = {{0, 0}}, .padding = 5, .longest = 64}); }
@@ -329,9 +349,14 @@ TEST_F(AttendFew, OnlyPadding) { check({.sequences = {{0, 0}}, .padding = 5, .lo
 TEST_F(AttendFew, NoRows) { check({.sequences = {{0, 0}}, .longest = 64}); }
 
 TEST_F(AttendFew, SameBitsEachTimeWhateverTheOtherRows) {
-  for (const auto& [window, fp8] : {std::pair{0, false}, {128, false}, {0, true}, {128, true}}) {
+  for (const auto& [window, format] : {std::pair{0, CacheFormat::bf16},
+                                       {128, CacheFormat::bf16},
+                                       {0, CacheFormat::fp8},
+                                       {128, CacheFormat::fp8},
+                                       {0, CacheFormat::k8v4},
+                                       {0, CacheFormat::nvfp4}}) {
     const Problem problem = {
-        .sequences = decoding({4097, 1000, 65, 2000}), .window = window, .padding = 2, .fp8 = fp8};
+        .sequences = decoding({4097, 1000, 65, 2000}), .window = window, .padding = 2, .format = format};
     const Cache cache(problem);
     Rows rows        = rows_of(problem);
     const auto first = attend(problem, cache, rows);

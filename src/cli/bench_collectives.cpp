@@ -48,7 +48,7 @@ struct CollectiveTimes {
 };
 
 // Bytes over the links of a rank per byte of its buffer, by which bandwidths of different operations and
-// numbers of ranks can be compared with a link's (nccl-tests, doc/PERFORMANCE.md).
+// numbers of ranks can be compared with a link's, as nccl-tests counts.
 double bus_factor(Operation operation, int ranks) {
   const double n = ranks;
   switch (operation) {

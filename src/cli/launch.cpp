@@ -262,7 +262,7 @@ void add_launch(CLI::App& app, int& exit_code) {
   CLI::App& verb =
       *app.add_subcommand("launch", "Start a verb as several ranks: launch --ranks 2 -- bench ...");
   verb.add_option("--ranks", flags->ranks, "Processes to start")
-      ->check(whole_between(1, 1024))
+      ->check(whole_between(1, 256))
       ->capture_default_str();
   verb.add_option("--hosts", flags->hosts, "Where; this host only, so far")->delimiter(',');
   verb.add_option("--master-port", flags->master_port, "Where ranks meet; 0: any port that is free")

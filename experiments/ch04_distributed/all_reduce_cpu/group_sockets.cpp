@@ -3,7 +3,7 @@
 // bytes   as two_shot, each of them through a socket: copied into the kernel and out of it
 // flops   (R - 1) n / R, on every rank
 // limit   the kernel's copies; for few numbers its wake-ups
-// idea    the same over TCP, by the engine's group: what a process of another host would have to do
+// idea    the same over TCP, by the group of src/comm: what a process of another host would have to do
 #include <cstdlib>
 #include <memory>
 

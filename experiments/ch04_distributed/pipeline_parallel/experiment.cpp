@@ -9,7 +9,7 @@ const Experiment<TwoStages> two_stages{
     .question = "How much of a pipeline's bubble do micro-batches fill, and how much the order of passes?",
     .limit    = Limit::flops,
     .axes     = {{"micro_batches", {8}}},
-    .check_at = {{"micro_batches", {1, 2, 4, 32}}},
+    .check_at = {{"micro_batches", {1, 32}}},
     .variants =
         {
             {.id         = "whole_batch",

@@ -69,7 +69,11 @@ PrefillOffload::~PrefillOffload() {
 std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request request,
                                                                 engine::Listener listener) {
   const auto tokens = static_cast<int64_t>(request.prompt.size() + request.resumed.size());
-  if (tokens < options_.min_uncached_tokens || peers_.empty())
+  // A full queue refuses it now; later it could only end with an error.
+  const engine::GeneratorStats now = engine_.stats();
+  const bool full                  = now.waiting >= engine_.config().max_queued_requests ||
+                    now.waiting_tokens + tokens > engine_.config().max_queued_tokens;
+  if (tokens < options_.min_uncached_tokens || full)
     return engine_.submit(std::move(request), std::move(listener));
   if (auto refusal = engine_.refusal(request)) return *refusal;
   auto one      = std::make_shared<Offloaded>();

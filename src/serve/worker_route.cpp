@@ -181,7 +181,7 @@ void Worker::cancel(const RequestContext& context) {
     const auto found = attempts_->ids.find(body["attempt"].get<std::string>());
     if (found != attempts_->ids.end()) id = found->second;
   }
-  const bool stop = body.value("reason", 0) == static_cast<int>(engine::FinishReason::stop);
+  const bool stop = body.value("reason", -1) == static_cast<int>(engine::FinishReason::stop);
   if (id)
     context.model->generator.cancel(*id, stop ? engine::FinishReason::stop : engine::FinishReason::cancelled);
   context.respond({{"found", id.has_value()}});

@@ -3,10 +3,12 @@
 usage: cli_test.py FATHOM
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -180,6 +182,36 @@ class Cli(unittest.TestCase):
                             self.artifacts).stdout
         self.assertRegex(shown, r"variant +process +inputs +prepare +first call +later calls")
 
+    def test_aa_tries_the_method_and_records_what_it_found(self):
+        refused = self.fathom("run", "ch08:accumulators", "--aa", "--quick", "--record")
+        self.assertEqual(refused.returncode, 5, refused.stderr)
+        result = self.fathom("run", "ch08:accumulators", "--aa", "--repeat", "20", "--record", "--results-dir", "records",
+                             "--artifacts-dir", self.artifacts)
+        self.assertIn(result.returncode, (0, 1), result.stderr)  # 1: this machine is too busy to find 5 %
+        self.assertRegex(result.stdout, r"A/A: \d false verdicts at 1 points; 5 % of extra work found at \d of 1")
+        records = list(pathlib.Path(self.folder.name).glob("records/**/*"))
+        self.assertEqual([path.name for path in records if path.is_file()], ["aa.json"])
+        seen = json.loads(next(path for path in records if path.is_file()).read_text())
+        self.assertEqual((seen["schema"], seen["compared"], seen["heavier"], seen["heavier_by_calls"]), ("fathom.aa/1", 1, 1, 1))
+        point = seen["points"][0]
+        self.assertEqual((point["rounds"], point["heavier"]["extra"]), (20, "calls"))
+        if "median" in point["heavier"] and "median" in point["again"]:  # a very busy machine: 20 rounds have no interval
+            self.assertLess(point["heavier"]["median"], point["again"]["median"])
+
+    def test_profile_says_where_a_cpu_variant_spends_its_time(self):
+        result, run = self.run_once("ch08:accumulators", "--profile", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        point = json.loads(result.stdout)["experiments"][0]["points"][0]
+        for variant in (v for v in point["variants"] if v["status"] == "ok"):
+            self.assertGreater(variant["metrics"]["cpu_time_ns"]["value"], 0, variant["id"])
+            folder = run / "ch08" / "accumulators" / variant["id"]
+            seen = json.loads(next(folder.glob("functions*.json")).read_text())
+            self.assertEqual(seen["schema"], "fathom.cpu_profile/1")
+            self.assertIn("accumulators", seen["functions"][0]["name"])  # the variant's own loop
+            self.assertGreater(seen["functions"][0]["share"], 0.5)
+            self.assertIn("traceEvents", json.loads(next(folder.glob("trace*.json")).read_text()))
+            self.assertIn("accumulators", next(folder.glob("functions*.md")).read_text())
+
     def test_verify_times_nothing(self):
         result = self.fathom("verify", "ch08:simd_dot")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -298,6 +330,32 @@ class Cli(unittest.TestCase):
         result = self.fathom("history")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("accumulators", result.stdout)
+
+    def test_history_check_fails_on_a_lasting_change_for_the_worse_only(self):
+        self.run_once()  # makes the database
+
+        def check(*ratios):
+            with contextlib.closing(sqlite3.connect(self.env["FATHOM_HISTORY"])) as database, database:
+                machine = database.execute("SELECT machine FROM run").fetchone()[0]
+                database.execute("DELETE FROM result")
+                database.execute("DELETE FROM run")
+                for day, ratio in enumerate(ratios):
+                    database.execute("INSERT INTO run VALUES (?, ?, ?, 'nightly', ?)",
+                                     (day + 1, machine, f"2026-05-{day + 1:02}T00:00:00Z", f"commit{day}"))
+                    database.execute("INSERT INTO result VALUES (?, 'ch07/x', 'tiled', 'n=1', 'hash', ?, NULL, NULL, ?, NULL, NULL, NULL)",
+                                     (day + 1, 1e6 * (day + 1), ratio))  # times drift, and ratios decide
+            return self.fathom("history", "--check")
+
+        noise = [1 + 0.002 * ((7 * i) % 5 - 2) for i in range(24)]
+        self.assertEqual(check(*[2 * n for n in noise]).returncode, 0)
+        worse = check(*[(2 if i < 12 else 1.8) * n for i, n in enumerate(noise)])
+        self.assertEqual(worse.returncode, 1, worse.stderr)
+        self.assertIn("worse: ch07/x/tiled?n=1: 2.00", worse.stderr)
+        self.assertIn("commit commit12 after commit11", worse.stderr)
+        self.assertEqual(check(*[(2 if i < 12 else 2.2) * n for i, n in enumerate(noise)]).returncode, 0)  # better
+        self.assertEqual(check(*[(2 if i < 12 else 1.98) * n for i, n in enumerate(noise)]).returncode, 0)  # within 2 %
+        mended = [(2 if i < 8 or i >= 16 else 1.8) * n for i, n in enumerate(noise)]
+        self.assertEqual(check(*mended).returncode, 0)
 
     def test_doctor_json(self):
         facts = json.loads(self.fathom("doctor", "--json").stdout)

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/number_check.h"
 #include "cli/output_flags.h"
@@ -21,7 +23,9 @@ using nlohmann::json;
 
 struct HistoryFlags {
   std::string filter, machine;
-  int64_t last = 0;
+  int64_t last          = 0;
+  bool check            = false;
+  double margin_percent = 2;
   OutputFlags outputs;
 };
 
@@ -51,6 +55,39 @@ std::string changes_text(const lab::Series& series, const lab::SeriesChanges& ch
   for (const auto& change : changes.ratio)
     add(change, lab::ratio_text(change.before), lab::ratio_text(change.after));
   return text;
+}
+
+// The newest change of level where the new level is worse by more than the margin, in words. Ratios decide
+// where every run has one: they compare across days and neighbours.
+std::optional<std::string> regression_text(const lab::Series& series, double margin) {
+  const lab::SeriesChanges changes = changes_of(series);
+  const bool by_ratio              = std::all_of(series.points.begin(), series.points.end(),
+                                                 [](const auto& point) { return point.ratio.has_value(); });
+  const auto& levels               = by_ratio ? changes.ratio : changes.time;
+  if (levels.empty()) return std::nullopt;
+  const measure::ChangePoint& newest = levels.back();
+  const double worse                 = by_ratio ? newest.before / newest.after : newest.after / newest.before;
+  if (!(worse > 1 + margin)) return std::nullopt;
+  const auto text     = by_ratio ? lab::ratio_text : lab::time_text;
+  const auto& first   = series.points[static_cast<size_t>(newest.index)];
+  const auto& earlier = series.points[static_cast<size_t>(newest.index) - 1];
+  return fmt::format("{}: {} -> {} since {}, commit {} after {}, p = {:.2g}", id_of(series),
+                     text(newest.before), text(newest.after), first.started, first.commit, earlier.commit,
+                     newest.p_value);
+}
+
+// Prints what became worse. The exit code of --check.
+int check_histories(const std::vector<lab::Series>& all, double margin) {
+  int worse = 0;
+  for (const lab::Series& series : all)
+    if (const auto text = regression_text(series, margin)) {
+      ++worse;
+      fmt::print(stderr, "worse: {}\n", *text);
+    }
+  fmt::print(stderr, "{} of {} histories became worse; of {} that did not change, chance would show {:.1f}\n",
+             worse, all.size(), all.size(),
+             measure::ChangePointOptions{}.significance * static_cast<double>(all.size()));
+  return worse > 0 ? kExitRegression : kExitOk;
 }
 
 Table history_table(const std::vector<lab::Series>& all) {
@@ -126,12 +163,12 @@ int history(const HistoryFlags& flags) {
   if (!all) throw UsageError(all.error().message);
   if (write_outputs(flags.outputs, {[&] { return history_json(*all); }, [&] { return history_values(*all); },
                                     [&] { return history_table(*all); }}))
-    return kExitOk;
+    return flags.check ? check_histories(*all, flags.margin_percent / 100) : kExitOk;
   if (all->empty())
     fmt::print(stderr, "fathom history: {} has nothing of {} that matches; every `fathom run` adds to it\n",
                path, machine.empty() ? "any machine" : machine);
   fmt::print("{}", to_text(history_table(*all)));
-  return kExitOk;
+  return flags.check ? check_histories(*all, flags.margin_percent / 100) : kExitOk;
 }
 
 }  // namespace
@@ -143,6 +180,11 @@ void add_history(CLI::App& app, int& exit_code) {
   verb.add_option("--machine", flags->machine, "Of this machine, or \"all\" (default: the one at hand)");
   verb.add_option("--last", flags->last, "Only so many runs of each (default: all)")
       ->check(whole_at_least(1));
+  verb.add_flag("--check", flags->check,
+                "Exit with 1 where the newest change of level is for the worse by more than --margin");
+  verb.add_option("--margin", flags->margin_percent, "Percent that is no difference")
+      ->check(between(0, 100))
+      ->capture_default_str();
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = history(*flags); });
 }

@@ -63,6 +63,7 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32}),
       scheduler_(config, blocks_),
       runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})) {
+  if (Proposer* proposer = runner_->proposer()) scheduler_.draft_with(*proposer);
   stats_.pages = counters_.pages = blocks_.pages();
   stats_.memory = counters_.memory = runner_->memory();
   thread_                          = std::thread([this] { loop(); });
@@ -153,12 +154,12 @@ bool Engine::drain(std::chrono::nanoseconds timeout) {
 // for sequences that finish meanwhile. Otherwise the next step waits for the tokens, loses the sequences that
 // have finished, and then executes.
 void Engine::loop() {
-  const bool async = config_.async_scheduling && config_.draft_tokens == 0;
   SchedulerOutput in_flight, next;
   while (receive_requests(!in_flight.empty())) {
     next            = {};
     bool overlapped = false;
     if (!in_flight.empty()) {
+      const bool async = config_.async_scheduling && !scheduler_.may_draft();  // drafts need the last token
       if (async) {
         const TimePoint start = Clock::now();
         next                  = schedule();
@@ -168,12 +169,14 @@ void Engine::loop() {
       }
       auto outputs          = get_output(in_flight);
       const TimePoint start = Clock::now();
+      time_step(in_flight, outputs);
       process_output(in_flight, std::move(outputs));
       finish_cancelled();
       drop_finished(next, overlapped);
       if (!async) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {
+      last_output_ = {};
       finish_cancelled();
       next = schedule();
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");
@@ -257,6 +260,22 @@ bool Engine::receive_requests(bool in_flight) {
     scheduler_.add(std::move(sequence));
   }
   return true;
+}
+
+// Tells the draft budget how long a step took, if it only decoded and all its sequences are still here.
+void Engine::time_step(const SchedulerOutput& step, std::span<const SequenceOutput> outputs) {
+  const TimePoint now = Clock::now(), before = std::exchange(last_output_, now);
+  if (!config_.draft_budget || before == TimePoint()) return;
+  int64_t accepted = 0;
+  for (size_t e = 0; e < step.sequences.size(); ++e) {
+    const ScheduledSequence& scheduled = step.sequences[e];
+    const int64_t drafted              = std::ssize(scheduled.drafts);
+    if (!scheduled.sequence || scheduled.first < scheduled.sequence->num_prompt_tokens() ||
+        scheduled.rows > 1 + drafted)
+      return;
+    accepted += drafted - outputs[e].rejected;
+  }
+  scheduler_.took(step, accepted, std::chrono::duration<double>(now - before).count());
 }
 
 void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs) {

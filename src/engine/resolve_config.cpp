@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/thread_pool.h"
 #include "engine/model_runner.h"
 #include "kernels/gemm/packed_weights.h"
+#include "model/eagle.h"
+#include "model/ops.h"
 
 namespace fathom::engine {
 namespace {
@@ -48,6 +51,11 @@ Status check(const EngineConfig& c) {
                     c.kv_tokens, c.max_context)};
   if (c.draft_tokens < 0 || c.draft_tokens > 15)
     return Error{fmt::format("draft_tokens is {}, but must be 0 to 15", c.draft_tokens)};
+  if (c.prompt_lookup_min < 1 || c.prompt_lookup_max < c.prompt_lookup_min || c.prompt_lookup_max > 64)
+    return Error{fmt::format(
+        "prompt_lookup_min is {} and prompt_lookup_max {}, but must be 1 to 64, the first at most "
+        "the second",
+        c.prompt_lookup_min, c.prompt_lookup_max)};
   if (c.gpu && c.page_size != kGpuPageSize)
     return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
   if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic && !c.emulate_kv_dtype)
@@ -103,6 +111,13 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           static_cast<double>(bytes) * 1e-9, wanted, needed * 1e-9)};
   }
   if (const Status good = check(c); !good) return good.error();
+  if (c.draft_tokens > 0 && c.draft_method == EngineConfig::DraftMethod::eagle3) {
+    if (c.gpu)
+      return Error{"a draft model runs on CPUs only: draft by \"ngram\" or \"suffix\" with --device cuda"};
+    ThreadPool one(1);
+    const auto drafter = model::Eagle::open(c.draft_model, checkpoint, model::cpu_ops(), one);
+    if (!drafter) return drafter.error();
+  }
   const int64_t head_dim = checkpoint.config.head_dim;
   if (!c.gpu && c.kv_dtype == EngineConfig::KvDtype::fp8 &&
       (head_dim % 16 != 0 || head_dim > kernels::kHeadDim))

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "cuda/device_id.h"
 #include "engine/step_record.h"
@@ -67,11 +68,22 @@ struct EngineConfig {
   // of its steps, nor on how its prompt was chunked, cached or recomputed. Always so on CPUs. On a GPU it
   // costs speed, because one kernel with one order of summation must serve every number of rows.
   bool batch_invariant = false;
-  // Length of drafts by prompt lookup (ngram_proposer.h), verified in one step; 0: none. The output is the
-  // same. Drafts need the last token, so they turn async scheduling off.
+  // Tokens of a draft at most, which are verified in one step; 0: no drafts. The output is the same.
   int64_t draft_tokens = 0;
-  // Drafts only while at most this many sequences run: larger decode steps are not bound by memory.
+  // Fixed lengths: drafts only while at most this many sequences run. Chosen lengths: at most draft_sequences
+  // x draft_tokens tokens are drafted in a step.
   int64_t draft_sequences = 4;
+  enum class DraftMethod {
+    ngram,   // from the sequence's earlier tokens (ngram_proposer.h)
+    suffix,  // from those and from finished answers (suffix_proposer.h)
+    eagle3,  // by a draft model that reads the target's hidden states (model/eagle.h); CPU only
+  };
+  DraftMethod draft_method  = DraftMethod::ngram;
+  int64_t prompt_lookup_min = 2, prompt_lookup_max = 4;  // tokens that n-grams match
+  std::string draft_model = {};                          // folder of the draft model
+  // The length of each draft follows from measured costs and rates of acceptance (draft_budget.h); a step
+  // that would not gain by drafts is scheduled ahead. Off: draft_tokens, fewer after a rejection.
+  bool draft_budget = false;
 
   // Tunes draft length and step size at run time by the speed of the engine's own steps (tuner.h): no drafts,
   // drafts of up to draft_tokens / 2 and draft_tokens, and steps of a quarter of step_tokens. The default is

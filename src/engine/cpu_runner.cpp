@@ -70,6 +70,13 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
         std::memset(half.data() + begin, 0, static_cast<size_t>(end - begin) * sizeof(float));
       });
     }
+  if (config.draft_tokens > 0 && config.draft_method == EngineConfig::DraftMethod::eagle3) {
+    auto drafter = model::Eagle::open(config.draft_model, checkpoint, model::cpu_ops(), threads_);
+    FATHOM_EXPECT(drafter, "resolve_config opened it before");
+    drafter_ = std::make_unique<EagleProposer>(std::move(drafter).value());
+    model_.tap(drafter_->taps());
+    memory_.weights += drafter_->weight_bytes();
+  }
   if (config.async_scheduling) worker_ = std::thread([this] { work(); });
 }
 
@@ -234,6 +241,15 @@ void CpuRunner::forward(const MicroBatch& batch) {
                         .pages     = table(kFull)},
        .window_pages = table(kWindow)},
       kv_);
+  if (!drafter_) return;
+  const View<const float, 2> features = model_.features();
+  for (int64_t e = 0; e < batch.sequences; ++e) {
+    const Sequence& sequence = *step_->sequences[batch.first_sequence + static_cast<size_t>(e)].sequence;
+    const int64_t begin      = first_row_[static_cast<size_t>(e)],
+                  rows       = first_row_[static_cast<size_t>(e) + 1] - begin;
+    drafter_->computed(sequence.id, positions_[static_cast<size_t>(batch.first_row + begin)],
+                       {&features(begin, 0), {rows, features.extent(1)}});
+  }
 }
 
 void CpuRunner::sample(const MicroBatch& micro) {

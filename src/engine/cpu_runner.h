@@ -4,6 +4,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "core/buffer.h"
 #include "core/thread_pool.h"
 #include "engine/config.h"
+#include "engine/eagle_proposer.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -32,6 +34,7 @@ class CpuRunner final : public ModelRunner {
   bool can_overlap(const SchedulerOutput&) const override { return false; }
   void execute_model(const SchedulerOutput& step) override;
   std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override;
+  Proposer* proposer() override { return drafter_.get(); }
   std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
   MemoryUse memory() const override { return memory_; }
@@ -65,6 +68,7 @@ class CpuRunner final : public ModelRunner {
   model::GptOss model_;
   model::KvCache kv_;
   std::array<std::vector<int64_t>, kKvKinds> layers_;  // of each kind
+  std::unique_ptr<EagleProposer> drafter_;             // null: no draft model
   std::vector<Sampler> samplers_;                      // one for each thread
   Buffer<float> logits_;
   MemoryUse memory_;

@@ -73,6 +73,7 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
       runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})),
       tuner_({.settings = config.adaptive ? static_cast<int64_t>(kSettingNames.size()) : 1}) {
   if (config_.adaptive) scheduler_.set(settings_of(config_)[0]);
+  if (Proposer* proposer = runner_->proposer()) scheduler_.draft_with(*proposer);
   stats_.pages = counters_.pages = blocks_.pages();
   stats_.memory = counters_.memory = runner_->memory();
   thread_                          = std::thread([this] { loop(); });
@@ -179,10 +180,10 @@ bool Engine::drain(std::chrono::nanoseconds timeout) {
 void Engine::loop() {
   SchedulerOutput in_flight, next;
   while (receive_requests(!in_flight.empty())) {
-    const bool async = config_.async_scheduling && !scheduler_.drafts();
-    next             = {};
-    bool overlapped  = false;
+    next            = {};
+    bool overlapped = false;
     if (!in_flight.empty()) {
+      const bool async = config_.async_scheduling && !scheduler_.may_draft();  // drafts need the last token
       if (async) {
         const TimePoint start = Clock::now();
         next                  = schedule();
@@ -193,6 +194,7 @@ void Engine::loop() {
       auto outputs          = get_output(in_flight);
       const TimePoint start = Clock::now();
       const StepYield yield = yield_of(in_flight);
+      time_step(in_flight, outputs);
       process_output(in_flight, std::move(outputs));
       tune(yield);
       finish_cancelled();
@@ -201,6 +203,7 @@ void Engine::loop() {
       if (!async) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {
+      last_output_ = {};
       finish_cancelled();
       run_kv_work();
       next        = schedule();
@@ -287,6 +290,22 @@ bool Engine::receive_requests(bool in_flight) {
     scheduler_.add(std::move(sequence));
   }
   return true;
+}
+
+// Tells the draft budget how long a step took, if it only decoded and all its sequences are still here.
+void Engine::time_step(const SchedulerOutput& step, std::span<const SequenceOutput> outputs) {
+  const TimePoint now = Clock::now(), before = std::exchange(last_output_, now);
+  if (!config_.draft_budget || before == TimePoint()) return;
+  int64_t accepted = 0;
+  for (size_t e = 0; e < step.sequences.size(); ++e) {
+    const ScheduledSequence& scheduled = step.sequences[e];
+    const int64_t drafted              = std::ssize(scheduled.drafts);
+    if (!scheduled.sequence || scheduled.first < scheduled.sequence->num_prompt_tokens() ||
+        scheduled.rows > 1 + drafted)
+      return;
+    accepted += drafted - outputs[e].rejected;
+  }
+  scheduler_.took(step, accepted, std::chrono::duration<double>(now - before).count());
 }
 
 void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs) {

@@ -105,6 +105,7 @@ class Engine final : public Generator {
               std::string error = {});
   void notify_listeners();
   void update_stats(const SchedulerOutput& step);
+  void time_step(const SchedulerOutput& step, std::span<const SequenceOutput> outputs);
 
   const std::unique_ptr<const model::Checkpoint> owned_;
   const model::Checkpoint& checkpoint_;
@@ -118,6 +119,7 @@ class Engine final : public Generator {
   std::vector<Cancellation> cancels_;
   std::vector<Notification> notifications_;
   GeneratorStats counters_;
+  TimePoint last_output_;                   // of the latest step, while steps follow each other; else none
   std::deque<StepRecord> steps_in_flight_;  // for config_.on_step
   std::vector<std::byte> kv_bytes_;         // of the block that is reported
   Tuner tuner_;                             // has but one setting unless config_.adaptive

@@ -324,6 +324,10 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
     c.draft_tokens    = drafts;
     c.draft_sequences = 20;
   }
+  configs["suffix drafts"]                               = configs["drafts of 15"];
+  configs["suffix drafts"].draft_method                  = EngineConfig::DraftMethod::suffix;
+  configs["drafts of chosen length"]                     = configs["suffix drafts"];
+  configs["drafts of chosen length"].draft_budget        = true;
   configs["drafts, few pages, small pieces"]             = configs["drafts of 3"];
   configs["drafts, few pages, small pieces"].kv_tokens   = 176;
   configs["drafts, few pages, small pieces"].step_tokens = 5;
@@ -358,6 +362,7 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   }
   EXPECT_GT(stats["drafts of 3"].accepted_tokens, 0);
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
+  EXPECT_GT(stats["suffix drafts"].accepted_tokens, 0);
 }
 
 // Long enough for the tuner to try every setting. Which ones it keeps is a matter of time, the answers are

@@ -11,6 +11,7 @@
 #include "core/view.h"
 #include "engine/config.h"
 #include "engine/memory_use.h"
+#include "engine/proposer.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "model/checkpoint.h"
@@ -45,6 +46,9 @@ class ModelRunner {
   // Waits for the oldest step in flight, which is `step`. Returns one output for each of its sequences, in
   // order. If the step failed, every output has the error. A null sequence finished meanwhile.
   virtual std::vector<SequenceOutput> get_output(const SchedulerOutput& step) = 0;
+
+  // Drafts by a model that reads this one's hidden states; null: none. Not while a step is in flight.
+  virtual Proposer* proposer() { return nullptr; }
 
   // For people: "16 threads", "NVIDIA H200".
   virtual std::string device_name() const = 0;

@@ -4,18 +4,29 @@
 
 namespace fathom::engine {
 
-std::span<const model::TokenId> ngram_draft(std::span<const model::TokenId> tokens, int64_t count) {
-  constexpr size_t kLongest = 4, kShortest = 2;
-  const size_t size = tokens.size();
-  size_t longest = kShortest - 1, after = 0;
+NgramMatch ngram_match(std::span<const model::TokenId> tokens, int64_t count, int64_t shortest,
+                       int64_t longest) {
+  const size_t size = tokens.size(), least = static_cast<size_t>(shortest),
+               most = static_cast<size_t>(longest);
+  size_t length = least - 1, after = 0;
   // `end`: one past an earlier occurrence, which is followed by at least one token.
-  for (size_t end = size - std::min<size_t>(size, 1); end >= kShortest && longest < kLongest; --end) {
+  for (size_t end = size - std::min<size_t>(size, 1); end >= least && length < most; --end) {
     size_t same = 0;
-    while (same < std::min(end, kLongest) && tokens[end - 1 - same] == tokens[size - 1 - same]) ++same;
-    if (same > longest) longest = same, after = end;
+    while (same < std::min(end, most) && tokens[end - 1 - same] == tokens[size - 1 - same]) ++same;
+    if (same > length) length = same, after = end;
   }
-  if (longest < kShortest) return {};
-  return tokens.subspan(after, std::min(size - after, static_cast<size_t>(std::max<int64_t>(count, 0))));
+  if (length < least) return {};
+  return {.following =
+              tokens.subspan(after, std::min(size - after, static_cast<size_t>(std::max<int64_t>(count, 0)))),
+          .length = static_cast<int64_t>(length)};
+}
+
+Draft NgramProposer::propose(const Sequence& sequence, int64_t count) {
+  const NgramMatch match = ngram_match(sequence.tokens, count, shortest_, longest_);
+  const double likely    = static_cast<double>(match.length) / static_cast<double>(longest_ + 1);
+  Draft draft;
+  for (const model::TokenId token : match.following) draft.add(token, likely);
+  return draft;
 }
 
 }  // namespace fathom::engine

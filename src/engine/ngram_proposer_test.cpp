@@ -10,11 +10,11 @@ namespace {
 using Tokens = std::vector<model::TokenId>;
 
 Tokens draft(const Tokens& tokens, int64_t count) {
-  const auto view = ngram_draft(tokens, count);
+  const auto view = ngram_match(tokens, count).following;
   return {view.begin(), view.end()};
 }
 
-TEST(NgramDraft, FollowsTheLatestMatchOfTheLongestSuffix) {
+TEST(NgramMatch, FollowsTheLatestMatchOfTheLongestSuffix) {
   EXPECT_EQ(draft({1, 2, 3, 4, 1, 2}, 3), (Tokens{3, 4, 1}));
   EXPECT_EQ(draft({1, 2, 3, 4, 1, 2}, 1), (Tokens{3}));
   // Prefers the latest of equally long matches, and a longer match to a later one.
@@ -26,7 +26,7 @@ TEST(NgramDraft, FollowsTheLatestMatchOfTheLongestSuffix) {
   EXPECT_EQ(draft({5, 5, 5}, 4), (Tokens{5}));
 }
 
-TEST(NgramDraft, IsEmptyWithoutAMatch) {
+TEST(NgramMatch, IsEmptyWithoutAMatch) {
   for (const Tokens& tokens : {Tokens{}, Tokens{1}, Tokens{1, 1}, Tokens{1, 2, 3, 4}, Tokens{1, 2, 3, 2}})
     EXPECT_EQ(draft(tokens, 4), Tokens{});
   EXPECT_EQ(draft({1, 2, 1, 2}, 0), Tokens{});

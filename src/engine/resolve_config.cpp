@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/thread_pool.h"
 #include "engine/model_runner.h"
 #include "kernels/gemm/packed_weights.h"
+#include "model/eagle.h"
+#include "model/ops.h"
 
 namespace fathom::engine {
 namespace {
@@ -54,6 +57,11 @@ Status check(const EngineConfig& c) {
         "admission closes at {} of the KV cache and opens at {}: both must be above 0 and at most 1, and "
         "--kv-low-watermark must not be above --kv-high-watermark",
         c.kv_high_watermark, c.kv_low_watermark)};
+  if (c.prompt_lookup_min < 1 || c.prompt_lookup_max < c.prompt_lookup_min || c.prompt_lookup_max > 64)
+    return Error{fmt::format(
+        "prompt_lookup_min is {} and prompt_lookup_max {}, but must be 1 to 64, the first at most "
+        "the second",
+        c.prompt_lookup_min, c.prompt_lookup_max)};
   if (c.gpu && c.page_size != kGpuPageSize)
     return Error{fmt::format("a page has {} tokens, but on a GPU it has {}", c.page_size, kGpuPageSize)};
   if (!c.gpu && c.kv_dtype != EngineConfig::KvDtype::automatic && !c.emulate_kv_dtype)
@@ -130,6 +138,13 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
                     "nvfp4) and heads of a "
                     "power of two of dimensions; head_dim is {}",
                     head_dim)};
+  if (c.draft_tokens > 0 && c.draft_method == EngineConfig::DraftMethod::eagle3) {
+    if (c.gpu)
+      return Error{"a draft model runs on CPUs only: draft by \"ngram\" or \"suffix\" with --device cuda"};
+    ThreadPool one(1);
+    const auto drafter = model::Eagle::open(c.draft_model, checkpoint, model::cpu_ops(), one);
+    if (!drafter) return drafter.error();
+  }
   return c;
 }
 

@@ -4,12 +4,16 @@
 #include <limits>
 
 #include "core/expect.h"
-#include "engine/ngram_proposer.h"
 
 namespace fathom::engine {
 
 Scheduler::Scheduler(const EngineConfig& config, BlockManager& blocks)
-    : config_(config), blocks_(blocks), pressure_(config.kv_high_watermark, config.kv_low_watermark) {}
+    : config_(config),
+      blocks_(blocks),
+      own_proposer_(make_proposer(config)),
+      proposer_(own_proposer_.get()),
+      draft_budget_(config.draft_tokens),
+      pressure_(config.kv_high_watermark, config.kv_low_watermark) {}
 
 void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   sequence->draft_tokens = config_.draft_tokens;
@@ -53,26 +57,59 @@ SchedulerOutput Scheduler::schedule() {
   return step;
 }
 
+// Whether the next row of a running sequence is that of its newest token.
+bool Scheduler::decodes(const Sequence& sequence) {
+  return sequence.num_unscheduled_tokens() == 1 &&
+         sequence.num_scheduled_tokens >= sequence.num_prompt_tokens();
+}
+
+// Tokens of a draft in the next step. Lengths are chosen for steps without prompts only: their costs are
+// known.
+int64_t Scheduler::draft_length() const {
+  if (!proposer_ || config_.draft_tokens == 0) return 0;
+  if (!config_.draft_budget) return running() <= config_.draft_sequences ? config_.draft_tokens : 0;
+  if (!waiting_.empty() && running() < config_.max_sequences) return 0;
+  for (const auto& sequence : running_)
+    if (sequence->num_scheduled_tokens + 1 < sequence->num_tokens()) return 0;
+  return draft_budget_.draft_length(running());
+}
+
+bool Scheduler::may_draft() const { return draft_length() > 0; }
+
+// A draft for each running sequence, empty where it can't have one; none at all in a step without drafts.
+std::vector<Draft> Scheduler::drafts_of_running(SchedulerOutput& step) {
+  const int64_t length = draft_length();
+  if (length == 0) return {};
+  std::vector<Draft> drafts(running_.size());
+  for (size_t r = 0; r < running_.size(); ++r) {
+    const Sequence& sequence = *running_[r];
+    if (!decodes(sequence) || sequence.num_output_placeholders > 0) continue;
+    step.asked_for_drafts = true;
+    // The step yields one token besides the accepted drafts.
+    const int64_t most = std::min({config_.draft_budget ? length : sequence.draft_tokens,
+                                   sequence.request.max_tokens - sequence.num_output_tokens() - 1,
+                                   config_.max_context - sequence.num_tokens()});
+    if (most > 0) drafts[r] = proposer_->propose(sequence, most);
+  }
+  if (!config_.draft_budget || !step.asked_for_drafts) return drafts;
+  const auto lengths = draft_budget_.choose(drafts, config_.draft_sequences * config_.draft_tokens);
+  for (size_t r = 0; r < drafts.size(); ++r) drafts[r].truncate(lengths[r]);
+  return drafts;
+}
+
 // The next token of every running sequence whose prompt is computed, with drafts.
 void Scheduler::schedule_decodes(SchedulerOutput& step, int64_t& budget) {
-  const bool drafting = config_.draft_tokens > 0 && running() <= config_.draft_sequences;
+  std::vector<Draft> drafts_of = drafts_of_running(step);
   for (size_t r = 0; r < running_.size() && budget > 0; ++r) {
     Sequence& sequence = *running_[r];
-    if (sequence.num_unscheduled_tokens() != 1 ||
-        sequence.num_scheduled_tokens < sequence.num_prompt_tokens())
-      continue;
-    std::span<const model::TokenId> draft;
-    if (drafting && sequence.num_output_placeholders == 0) {
-      // The step yields one token besides the accepted drafts.
-      const int64_t max_draft = std::min({sequence.draft_tokens, budget - 1,
-                                          sequence.request.max_tokens - sequence.num_output_tokens() - 1,
-                                          config_.max_context - sequence.num_tokens()});
-      draft                   = ngram_draft(sequence.tokens, max_draft);
-      if (!blocks_.can_allocate(sequence.pages,
-                                sequence.num_scheduled_tokens + 1 + static_cast<int64_t>(draft.size())))
-        draft = {};
-    }
-    const auto drafts = static_cast<int64_t>(draft.size());
+    if (!decodes(sequence)) continue;
+    Draft draft;
+    if (r < drafts_of.size()) draft = std::move(drafts_of[r]);
+    draft.truncate(budget - 1);
+    if (draft.size() > 0 &&
+        !blocks_.can_allocate(sequence.pages, sequence.num_scheduled_tokens + 1 + draft.size()))
+      draft = {};
+    const int64_t drafts = draft.size();
     while (!allocate(sequence, sequence.num_scheduled_tokens + 1 + drafts)) {
       Sequence* last = victim(sequence, true);
       if (!last) last = &sequence;
@@ -81,12 +118,13 @@ void Scheduler::schedule_decodes(SchedulerOutput& step, int64_t& budget) {
       if (itself) break;
     }
     if (!sequence.running) break;  // it preempted itself, after all sequences behind it
-    step.sequences.push_back({.sequence  = &sequence,
-                              .first     = sequence.num_scheduled_tokens,
-                              .rows      = 1 + drafts,
-                              .drafts    = {draft.begin(), draft.end()},
-                              .samples   = true,
-                              .admission = sequence.admissions});
+    step.sequences.push_back({.sequence   = &sequence,
+                              .first      = sequence.num_scheduled_tokens,
+                              .rows       = 1 + drafts,
+                              .drafts     = std::move(draft.tokens),
+                              .samples    = true,
+                              .admission  = sequence.admissions,
+                              .confidence = std::move(draft.confidence)});
     sequence.num_scheduled_tokens += 1 + drafts;
     ++sequence.num_output_placeholders;
     sequence.drafted += drafts;
@@ -200,7 +238,9 @@ void Scheduler::commit(const ScheduledSequence& scheduled, int64_t rejected,
   if (scheduled.samples) --sequence.num_output_placeholders;
   const auto drafts = static_cast<int64_t>(scheduled.drafts.size());
   if (drafts > 0) {
-    // The next draft is twice as long if all drafts were accepted, else one longer than the accepted part.
+    draft_budget_.verified(scheduled.confidence, drafts - rejected);
+    // Fixed lengths: the next draft is twice as long if all drafts were accepted, else one longer than the
+    // accepted part.
     const int64_t accepted = drafts - rejected;
     sequence.accepted += accepted;
     sequence.draft_tokens =
@@ -212,7 +252,18 @@ void Scheduler::commit(const ScheduledSequence& scheduled, int64_t rejected,
   blocks_.commit(sequence.pages, sequence.tokens, sequence.num_computed_tokens, sequence.request.cache_salt);
 }
 
+void Scheduler::took(const SchedulerOutput& step, int64_t accepted, double seconds) {
+  int64_t drafted = 0;
+  for (const ScheduledSequence& scheduled : step.sequences) drafted += std::ssize(scheduled.drafts);
+  draft_budget_.took({.sequences = std::ssize(step.sequences),
+                      .asked     = step.asked_for_drafts,
+                      .drafted   = drafted,
+                      .accepted  = accepted,
+                      .seconds   = seconds});
+}
+
 std::unique_ptr<Sequence> Scheduler::finish(Sequence& sequence) {
+  if (proposer_) proposer_->finished(sequence);
   blocks_.free(sequence.pages);
   if (!sequence.running) return leave_waiting(sequence);
   const auto at = std::lower_bound(running_.begin(), running_.end(), sequence, InOrder());

@@ -14,7 +14,9 @@
 
 #include "engine/block_manager.h"
 #include "engine/config.h"
+#include "engine/draft_budget.h"
 #include "engine/memory_pressure.h"
+#include "engine/proposer.h"
 #include "engine/sequence.h"
 
 namespace fathom::engine {
@@ -27,10 +29,12 @@ struct ScheduledSequence {
   std::vector<model::TokenId> drafts = {};
   bool samples      = false;  // a token is sampled from the last row before the drafts, and from each draft's
   int64_t admission = 0;      // Sequence::admissions when it was scheduled
+  std::vector<float> confidence = {};  // of the drafts (Draft::confidence)
 };
 
 struct SchedulerOutput {
   std::vector<ScheduledSequence> sequences;
+  bool asked_for_drafts = false;
 
   bool empty() const { return sequences.empty(); }
   int64_t rows() const {
@@ -60,10 +64,16 @@ class Scheduler {
   void add(std::unique_ptr<Sequence> sequence);
   // From the next step on; at most the configured numbers.
   void set(const SchedulerSetting& setting);
-  bool drafts() const { return config_.draft_tokens > 0; }
   // Schedules a step. Sets `running` of the sequences that it admits, and `cached_tokens` at their first
   // admission.
   SchedulerOutput schedule();
+  // Whether the next step may have drafts: it must then be scheduled after the output of the one before.
+  bool may_draft() const;
+  // Drafts come from this proposer, which must outlive the scheduler, and not from one of its own.
+  void draft_with(Proposer& proposer) { proposer_ = &proposer; }
+  // A step without prompts took that long, from the output of the step before to its own; the draft budget
+  // learns from it. `accepted` drafts were right.
+  void took(const SchedulerOutput& step, int64_t accepted, double seconds);
   // Records the result of a step: all rows but the `rejected` drafts are computed, and `tokens` were sampled.
   // Call it for every sequence of a step that ran, in any order, before finish().
   void commit(const ScheduledSequence& scheduled, int64_t rejected, std::span<const model::TokenId> tokens);
@@ -90,6 +100,9 @@ class Scheduler {
   void wait(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<Sequence> leave_waiting(Sequence& sequence);
   void schedule_decodes(SchedulerOutput& step, int64_t& budget);
+  static bool decodes(const Sequence& sequence);
+  int64_t draft_length() const;
+  std::vector<Draft> drafts_of_running(SchedulerOutput& step);
   void schedule_prefills(SchedulerOutput& step, int64_t& budget);
   void schedule_chunk(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
   void admit(SchedulerOutput& step, int64_t& budget);
@@ -102,6 +115,9 @@ class Scheduler {
 
   EngineConfig config_;
   BlockManager& blocks_;
+  const std::unique_ptr<Proposer> own_proposer_;
+  Proposer* proposer_ = nullptr;  // null: no drafts
+  DraftBudget draft_budget_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::set<std::unique_ptr<Sequence>, InOrder> waiting_;
   int64_t waiting_tokens_ = 0;

@@ -103,7 +103,7 @@ struct Trace {
 
 // The engine's loop without threads or a model, with random arrivals, lengths, priorities, salts and
 // cancellations.
-void replay(const Trace& trace) {
+void replay(const Trace& trace, int64_t& accepted_by_budget) {
   std::mt19937_64 random(trace.seed);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   const EngineConfig& config = trace.config;
@@ -139,12 +139,15 @@ void replay(const Trace& trace) {
       living.emplace(sequence->id, sequence.get());
       scheduler.add(std::move(sequence));
     }
-    const bool ahead = config.async_scheduling && !scheduler.drafts();
     SchedulerOutput next;
+    const bool ahead = config.async_scheduling && !scheduler.may_draft();
     if (ahead || in_flight.empty()) next = scheduler.schedule();
     if (!in_flight.empty()) {
       machine.run(in_flight);
       if (testing::Test::HasFatalFailure()) return;
+      // A row costs a tenth of a step.
+      const double seconds = 1e-3 * (1 + 0.1 * static_cast<double>(in_flight.rows()));
+      int64_t all_accepted = 0;
       for (const ScheduledSequence& scheduled : in_flight.sequences) {
         Sequence& sequence = *scheduled.sequence;
         std::vector<TokenId> answer;
@@ -158,11 +161,14 @@ void replay(const Trace& trace) {
             if (d == scheduled.drafts.size() || answer.back() != scheduled.drafts[d]) break;
           }
         }
+        all_accepted += std::ssize(scheduled.drafts) - rejected;
         scheduler.commit(scheduled, rejected, answer);
         if (sequence.num_output_tokens() >= sequence.request.max_tokens ||
             (scheduled.samples && below(60) == 0))
           end(sequence);
       }
+      accepted_by_budget += config.draft_budget ? all_accepted : 0;
+      scheduler.took(in_flight, all_accepted, seconds);
       if (!living.empty() && below(20) == 0)
         end(*std::next(living.begin(), below(static_cast<int64_t>(living.size())))->second);
       std::erase_if(next.sequences,
@@ -223,6 +229,8 @@ Trace trace_of(uint64_t seed) {
     c.kv_high_watermark = 0.01 * static_cast<double>(one_of({1, 50, 85, 99}));
     c.kv_low_watermark  = c.kv_high_watermark * (chance(50) ? 1 : 0.8);
   }
+  c.draft_method       = chance(50) ? EngineConfig::DraftMethod::ngram : EngineConfig::DraftMethod::suffix;
+  c.draft_budget       = chance(50);
   const int64_t needed = (c.max_context + c.page_size - 1) / c.page_size;
   const int64_t full   = needed + one_of({0, 1, 10, 200});
   const int64_t window = (kWindow8 + c.page_size - 1) / c.page_size + 2;
@@ -239,11 +247,13 @@ Trace trace_of(uint64_t seed) {
 }
 
 TEST(Scheduler, KeepsItsInvariantsUnderRandomLoad) {
+  int64_t accepted_by_budget = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    replay(trace_of(seed));
+    replay(trace_of(seed), accepted_by_budget);
     if (HasFailure()) return;
   }
+  EXPECT_GT(accepted_by_budget, 0);
 }
 
 std::unique_ptr<Sequence> sequence_of(RequestId id, int64_t prompt, int64_t max_tokens, int priority = 0) {

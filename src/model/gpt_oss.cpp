@@ -96,7 +96,7 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
 int64_t GptOss::workspace_bytes() const {
   int64_t bytes = expert_ids_.size() * int64_t{sizeof(int32_t)} + scratch_.size();
   for (const Buffer<float>* buffer : {&x_, &normed_, &q_, &k_, &v_, &attended_, &rope_table_, &router_logits_,
-                                      &expert_weights_, &gathered_})
+                                      &expert_weights_, &gathered_, &features_})
     bytes += buffer->size() * int64_t{sizeof(float)};
   for (const Layer& layer : layers_)
     for (const Buffer<bf16>& copy : layer.transposed) bytes += copy.size() * int64_t{sizeof(bf16)};
@@ -115,7 +115,17 @@ void GptOss::forward(const Batch& batch, const KvCache& kv) {
   for (size_t l = 0; l < layers_.size(); ++l) {
     attention(layers_[l], config_.layers[l], batch, kv.layer(static_cast<int64_t>(l)));
     mlp(l, T);
+    const int64_t H = config_.hidden_size, taps = static_cast<int64_t>(taps_.size());
+    for (int64_t t = 0; t < taps; ++t)
+      if (taps_[static_cast<size_t>(t)] == static_cast<int64_t>(l))
+        for (int64_t r = 0; r < T; ++r)
+          std::copy_n(x_.data() + r * H, H, features_.data() + (r * taps + t) * H);
   }
+}
+
+void GptOss::tap(const std::vector<int64_t>& layers) {
+  taps_     = layers;
+  features_ = Buffer<float>(max_rows_ * static_cast<int64_t>(layers.size()) * config_.hidden_size);
 }
 
 // x += W_o attention(norm(x)) + b_o

@@ -39,6 +39,13 @@ class GptOss {
   // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);
 
+  // From now on forward() keeps the residual stream after these layers, from 0: features() of the last batch
+  // are [T, layers H].
+  void tap(const std::vector<int64_t>& layers);
+  View<const float, 2> features() const {
+    return features_.as({rows_, static_cast<int64_t>(taps_.size()) * config_.hidden_size});
+  }
+
   // Memory of activations, scratch and transposed experts.
   int64_t workspace_bytes() const;
 
@@ -69,6 +76,8 @@ class GptOss {
   // Activations of one step. x is the residual stream.
   int64_t max_rows_, max_logit_rows_, rows_ = 0;
   Buffer<float> x_, normed_, q_, k_, v_, attended_, rope_table_, router_logits_, expert_weights_, gathered_;
+  std::vector<int64_t> taps_;
+  Buffer<float> features_;
   Buffer<int32_t> expert_ids_;
   Buffer<int64_t> expert_load_;
   Buffer<std::byte> scratch_;

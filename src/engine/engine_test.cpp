@@ -586,6 +586,7 @@ TEST_F(EngineTest, RefuseInvalidConfigurations) {
   EXPECT_NE(message({.page_size = 0}).find("page_size"), std::string::npos);
   EXPECT_NE(message({.draft_tokens = 16}).find("draft_tokens"), std::string::npos);
   EXPECT_NE(message({.kv_dtype = EngineConfig::KvDtype::fp8}).find("--kv-cache-dtype"), std::string::npos);
+  EXPECT_NE(message({.emulate_kv_hadamard = true}).find("--kv-cache-hadamard"), std::string::npos);
   EXPECT_FALSE(Engine::open("/nowhere", {}));
 }
 

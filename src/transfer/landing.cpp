@@ -78,7 +78,8 @@ Landing::Answer Landing::arrive(const Immediate& immediate, std::span<const std:
     const Range& range = at->second.grant.slices[immediate.slice];
     const bool right   = !immediate.failed && bytes.size() == range.bytes &&
                        checksum_of(immediate.tag, immediate.slice, bytes) == immediate.checksum;
-    if (right) std::memcpy(memory_.bytes().data() + range.offset, bytes.data(), bytes.size());
+    if (right && !bytes.empty())
+      std::memcpy(memory_.bytes().data() + range.offset, bytes.data(), bytes.size());
     answer = count(at, immediate, right, now, ended, outcome);
   }
   if (ended) ended(outcome);

@@ -217,7 +217,7 @@ class SocketTransfer final : public Transfer {
       const auto all    = memory_->bytes();
       if (range.offset + range.bytes > all.size() || bytes.size() > range.bytes)
         return Error{"a slice lies outside of the peer's memory: are both of one version?"};
-      std::memcpy(all.data() + range.offset, bytes.data(), bytes.size());
+      if (!bytes.empty()) std::memcpy(all.data() + range.offset, bytes.data(), bytes.size());
       std::atomic_thread_fence(std::memory_order_release);
     }
     return send(frame_of(Kind::in_place, immediate, 0), {});

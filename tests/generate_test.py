@@ -109,9 +109,21 @@ class GenerateFromIds(Folder):
 
     def test_the_engine_does_not_matter(self):
         expected = self.generate(range(40), "--ignore-eos", "--max-tokens", 60)["output_ids"]
-        for flags in (("--baseline",), ("--draft-tokens", 3), ("--max-num-batched-tokens", 7, "--block-size", 3)):
+        for flags in (("--baseline",), ("--draft-tokens", 3),
+                      ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}'),
+                      ("--speculative-config", '{"method": "suffix", "num_speculative_tokens": 7}'), ("--max-num-batched-tokens", 7, "--block-size", 3)):
             self.assertEqual(self.generate(range(40), "--ignore-eos", "--max-tokens", 60, *flags)["output_ids"], expected,
                              flags)
+
+    def test_a_speculative_config_is_checked(self):
+        for config, named in (("{", "JSON object"), ('{"num_speculative_tokens": 3}', "no method"),
+                              ('{"method": "medusa"}', "medusa"), ('{"method": "suffix"}', "no num_speculative_tokens"),
+                              ('{"method": "suffix", "num_speculative_tokens": 16}', "1 to 15"),
+                              ('{"method": "suffix", "num_speculative_tokens": 3, "depth": 2}', "depth"),
+                              ('{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 5}', "prompt_lookup_min is 5"),
+                              ('{"method": "eagle3", "num_speculative_tokens": 3}', "needs \"model\""),
+                              ('{"method": "eagle3", "num_speculative_tokens": 3, "model": "/nowhere"}', "/nowhere")):
+            self.refused("generate", "--model", self.bare, "--prompt-ids", "1", "--speculative-config", config, words=(named,))
 
     def test_a_seed_decides_where_the_temperature_is_not_0(self):
         def sampled(seed):

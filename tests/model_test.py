@@ -235,6 +235,12 @@ class Eval(Program):
         self.assertTrue(0 < drafting["accepted_tokens"] <= drafting["drafted_tokens"])
         self.assertEqual(drafting["tasks"], alone["model"]["tasks"])
         self.assertAlmostEqual(drafting["likelihood"]["nll"], alone["model"]["likelihood"]["nll"])
+        # A trained draft model: the same answers in less than half of the steps.
+        helped = eval(tiny, "--drafter", tiny / "drafter")["model"]
+        self.assertEqual(helped["tasks"], alone["model"]["tasks"])
+        self.assertEqual(helped["answer_tokens"], alone["model"]["answer_tokens"])
+        self.assertGreater(helped["tokens_per_step"], 2.2)
+        self.assertEqual(alone["model"]["tokens_per_step"], 1)
         kl = {}
         for kv in ("auto", "bf16", "fp8", "k8v4", "nvfp4"):
             seen = eval(tiny, "--kv-cache-dtype", kv, "--against-kv-cache-dtype", "auto")

@@ -4,7 +4,7 @@
     tools/train_drafter.py --fathom build/release/fathom --minutes 14 --out DIR    config.json, model.safetensors (bf16),
                                                                                   training.json
     tools/train_drafter.py --check --out DIR     drafts of DIR's weights for one conversation, as JSON: the reference of
-                                                 src/model/eagle_test.cpp
+                                                 src/engine/eagle_proposer_test.cpp
 
 The shape is EAGLE-3's (Li et al., 2025): one decoder layer reads the target's residual stream after three of its layers
 and the embedding of the token sampled after it, and predicts the token after that; from the second drafted token on it

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/number_check.h"
+#include "cli/speculative_flags.h"
 #include "cli/usage_error.h"
 #include "cuda/device_name.h"
 
@@ -92,7 +93,23 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
             "Share of the KV cache at which no more requests are admitted; 1: never");
   watermark("--kv-low-watermark", c.kv_low_watermark, "Share at which they are admitted again");
   number("--draft-tokens", c.draft_tokens, "Tokens drafted by n-grams and verified at once; 0: none", 0);
-  number("--draft-sequences", c.draft_sequences, "Drafting pauses while more sequences than this run");
+  number("--draft-sequences", c.draft_sequences,
+         "Drafting pauses while more sequences than this run; with chosen lengths, the drafts of a step "
+         "together have at most as many tokens as so many sequences' longest");
+  verb.add_option_function<std::string>(
+          "--speculative-config",
+          [&c](const std::string& text) {
+            if (const Status good = set_speculative_config(text, c); !good)
+              throw UsageError(good.error().message);
+          },
+          R"(Drafts, as JSON: {"method": "suffix", "num_speculative_tokens": 7}. Methods: ngram (with )"
+          "prompt_lookup_min, prompt_lookup_max), suffix (the sequence's text and finished answers), eagle3 "
+          "(model: a "
+          "draft model's folder; CPU only). Their lengths follow from what steps cost and what is accepted; "
+          "with "
+          R"("draft_budget": false they do not)")
+      ->excludes("--draft-tokens")
+      ->group("Engine");
   verb.add_flag("--adaptive", c.adaptive,
                 "Tune draft length and step size at run time, never below 0.98 of the speed without")
       ->group("Engine");

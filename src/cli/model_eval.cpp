@@ -1,6 +1,7 @@
 // fathom model eval: a model's accuracy, task by task, and how likely it finds the right answers; against
 // another model or the same with another KV cache, how far the two differ.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/engine_flags.h"
 #include "cli/model_folder.h"
@@ -33,7 +35,7 @@ using engine::AccuracyReport;
 using nlohmann::json;
 
 struct EvalFlags {
-  std::string folder, against;
+  std::string folder, against, drafter;
   std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
   std::string against_kv;
   bool hadamard = false;
@@ -47,7 +49,16 @@ struct Evaluation {
   std::string kv_cache;  // as "fp32", "fp8", or "fp8, emulated" on a CPU
   engine::Likelihood likelihood;
   AccuracyReport accuracy;
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // while the cases were answered
+  // While the cases were answered.
+  int64_t drafted_tokens = 0, accepted_tokens = 0, generated_tokens = 0;
+  std::vector<double> accepted_at;  // by place: share of the drafts of which that token was accepted
+
+  // Of one sequence: what was accepted came without a step.
+  double tokens_per_step() const {
+    return generated_tokens == 0 ? 0
+                                 : static_cast<double>(generated_tokens) /
+                                       static_cast<double>(generated_tokens - accepted_tokens);
+  }
 };
 
 struct Evaluated {
@@ -90,16 +101,30 @@ Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::E
   auto accuracy                       = value_or_usage_error(
                             engine::evaluate_accuracy(*engine, grammar, flags.count, flags.seed, progress_of("cases")));
   const engine::GeneratorStats after = engine->stats();
-  return {.kv_cache        = kv_cache_of(config),
-          .likelihood      = std::move(likelihood),
-          .accuracy        = std::move(accuracy),
-          .drafted_tokens  = after.drafted_tokens - before.drafted_tokens,
-          .accepted_tokens = after.accepted_tokens - before.accepted_tokens};
+  std::vector<double> accepted_at;
+  for (size_t place = 0; place < after.accepted_at.size(); ++place)
+    if (const int64_t accepted = after.accepted_at[place] - before.accepted_at[place]; accepted > 0)
+      accepted_at.push_back(static_cast<double>(accepted) /
+                            static_cast<double>(after.drafts - before.drafts));
+  return {.kv_cache         = kv_cache_of(config),
+          .likelihood       = std::move(likelihood),
+          .accuracy         = std::move(accuracy),
+          .drafted_tokens   = after.drafted_tokens - before.drafted_tokens,
+          .accepted_tokens  = after.accepted_tokens - before.accepted_tokens,
+          .generated_tokens = after.generated_tokens - before.generated_tokens,
+          .accepted_at      = std::move(accepted_at)};
 }
 
 Evaluated evaluate(const EvalFlags& flags) {
   auto config                = flags.engine.chosen();
   config.emulate_kv_hadamard = flags.hadamard;
+  if (!flags.drafter.empty()) {
+    config.draft_method    = engine::EngineConfig::DraftMethod::eagle3;
+    config.draft_model     = flags.drafter;
+    config.draft_tokens    = config.draft_tokens > 0 ? config.draft_tokens : 7;
+    config.draft_sequences = config.max_sequences;
+    config.draft_budget    = false;
+  }
   Evaluated seen{.first = evaluate(flags.folder, flags, config)};
   if (flags.against.empty() && flags.against_kv.empty()) return seen;
   config.emulate_kv_hadamard = false;
@@ -143,6 +168,8 @@ json to_json(const Evaluation& evaluation) {
               {"answer_tokens", accuracy.answer_tokens},
               {"drafted_tokens", evaluation.drafted_tokens},
               {"accepted_tokens", evaluation.accepted_tokens},
+              {"tokens_per_step", evaluation.tokens_per_step()},
+              {"accepted_at", evaluation.accepted_at},
               {"kv_cache", evaluation.kv_cache},
               {"likelihood",
                {{"answers", likelihood.answers},
@@ -196,7 +223,9 @@ void print(const Evaluated& seen) {
   fmt::print("\nright answers, teacher-forced ({} tokens of {}): {}\n", seen.first.likelihood.tokens,
              seen.first.likelihood.answers, likelihood_text(seen.first));
   if (seen.first.drafted_tokens > 0)
-    fmt::print("drafts: {} of {} tokens accepted\n", seen.first.accepted_tokens, seen.first.drafted_tokens);
+    fmt::print("drafts: {} of {} tokens accepted, {:.2f} tokens a step; of a draft's k-th token: {:.2f}\n",
+               seen.first.accepted_tokens, seen.first.drafted_tokens, seen.first.tokens_per_step(),
+               fmt::join(seen.first.accepted_at, " "));
   if (!seen.second) return;
   const auto agreement = engine::greedy_agreement(seen.second->accuracy, seen.first.accuracy);
   fmt::print(
@@ -219,6 +248,10 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
       ->check(CLI::IsMember(kv_dtypes()));
   verb.add_flag("--kv-cache-hadamard", flags->hadamard,
                 "Rotate keys and values by a Hadamard matrix before --kv-cache-dtype rounds them, on a CPU");
+  verb.add_option(
+      "--drafter", flags->drafter,
+      "Draft with the draft model of this folder, at most --draft-tokens (default 7) tokens in every step, "
+      "and say how many are accepted");
   verb.add_option("--count", flags->count, "Held-out cases of each task")
       ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();

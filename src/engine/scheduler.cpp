@@ -239,12 +239,13 @@ void Scheduler::commit(const ScheduledSequence& scheduled, int64_t rejected,
   const auto drafts = static_cast<int64_t>(scheduled.drafts.size());
   if (drafts > 0) {
     draft_budget_.verified(scheduled.confidence, drafts - rejected);
-    // Fixed lengths: the next draft is twice as long if all drafts were accepted, else one longer than the
-    // accepted part.
+    // N-grams of fixed lengths: the next draft is twice as long if all drafts were accepted, else one longer
+    // than the accepted part. Other proposers end a draft themselves where it becomes unlikely.
     const int64_t accepted = drafts - rejected;
     sequence.accepted += accepted;
-    sequence.draft_tokens =
-        rejected == 0 ? std::min(2 * sequence.draft_tokens, config_.draft_tokens) : accepted + 1;
+    if (config_.draft_method == EngineConfig::DraftMethod::ngram)
+      sequence.draft_tokens =
+          rejected == 0 ? std::min(2 * sequence.draft_tokens, config_.draft_tokens) : accepted + 1;
   }
   if (!sequence.running || sequence.admissions != scheduled.admission) return;  // preempted meanwhile
   sequence.num_computed_tokens = std::min(scheduled.first + scheduled.rows - rejected, sequence.num_tokens());

@@ -111,7 +111,8 @@ class GenerateFromIds(Folder):
         expected = self.generate(range(40), "--ignore-eos", "--max-tokens", 60)["output_ids"]
         for flags in (("--baseline",), ("--draft-tokens", 3),
                       ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}'),
-                      ("--speculative-config", '{"method": "suffix", "num_speculative_tokens": 7}'), ("--max-num-batched-tokens", 7, "--block-size", 3)):
+                      ("--speculative-config", '{"method": "suffix", "num_speculative_tokens": 7}'), ("--max-num-batched-tokens", 7, "--block-size", 3),
+                      ("--adaptive",)):
             self.assertEqual(self.generate(range(40), "--ignore-eos", "--max-tokens", 60, *flags)["output_ids"], expected,
                              flags)
 

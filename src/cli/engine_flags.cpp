@@ -111,7 +111,7 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->excludes("--draft-tokens")
       ->group("Engine");
   verb.add_flag("--adaptive", c.adaptive,
-                "Tune draft length and step size at run time, never below 0.98 of the speed without")
+                "Tune draft length and step size at run time by what the engine's own steps take")
       ->group("Engine");
   const auto off = [&](const char* name, bool& feature, const char* help) {
     verb.add_flag_callback(

@@ -634,6 +634,8 @@ TEST_F(EngineTest, RefuseInvalidConfigurations) {
   EngineConfig watermarks;
   watermarks.kv_high_watermark = 0.6;
   EXPECT_NE(message(watermarks).find("--kv-low-watermark"), std::string::npos);
+  EXPECT_NE(message({.draft_tokens = 4, .draft_budget = true, .adaptive = true}).find("--adaptive"),
+            std::string::npos);
   EXPECT_NE(message({.kv_dtype = EngineConfig::KvDtype::fp8}).find("--kv-cache-dtype"), std::string::npos);
   EXPECT_NE(message({.emulate_kv_hadamard = true}).find("--kv-cache-hadamard"), std::string::npos);
   EXPECT_FALSE(Engine::open("/nowhere", {}));

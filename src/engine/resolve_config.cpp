@@ -57,6 +57,10 @@ Status check(const EngineConfig& c) {
         "admission closes at {} of the KV cache and opens at {}: both must be above 0 and at most 1, and "
         "--kv-low-watermark must not be above --kv-high-watermark",
         c.kv_high_watermark, c.kv_low_watermark)};
+  if (c.adaptive && c.draft_budget)
+    return Error{
+        "--adaptive and --speculative-config both choose the lengths of drafts: leave one out, or add "
+        "\"draft_budget\": false to the latter"};
   if (c.prompt_lookup_min < 1 || c.prompt_lookup_max < c.prompt_lookup_min || c.prompt_lookup_max > 64)
     return Error{fmt::format(
         "prompt_lookup_min is {} and prompt_lookup_max {}, but must be 1 to 64, the first at most "

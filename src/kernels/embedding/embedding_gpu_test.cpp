@@ -49,7 +49,7 @@ TEST_F(EmbeddingGpu, GathersTheTokensOfTheHostOrOfTheStepBefore) {
         if (source[t] >= 0) tokens[t] = 1 << 30;  // ignored
       }
       std::vector<float> expected(static_cast<size_t>(count * width));
-      embedding_reference({named.data(), {count}}, {table.data(), {kVocabulary, width}},
+      embedding_reference({named.data(), {count}}, View<const bf16, 2>(table.data(), {kVocabulary, width}),
                           {expected.data(), {count, width}}, {});
       EXPECT_EQ(embedded(tokens, source, sampled, table, width), expected);
     }

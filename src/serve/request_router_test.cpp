@@ -218,10 +218,15 @@ TEST(RequestRouterTest, ASilentWorkersRequestsMoveAndItsLateTokensAreDropped) {
   ScriptedWorker& first  = a.requests == 1 ? a : b;
   ScriptedWorker& second = a.requests == 1 ? b : a;
   first.set_silent(true);
-  ASSERT_TRUE(eventually([&] { return second.requests == 1; }));
-  ScriptedWorker::tell(streams[0], 1, {99}, FinishReason::stop);
+  const auto stream = [&](size_t i) -> ScriptedWorker::Exchange {
+    const std::lock_guard lock(mutex);
+    return i < streams.size() ? streams[i] : nullptr;
+  };
+  ASSERT_TRUE(eventually([&] { return stream(1) != nullptr; }));
+  EXPECT_EQ(second.requests, 1);
+  ScriptedWorker::tell(stream(0), 1, {99}, FinishReason::stop);
   ASSERT_TRUE(eventually([&] { return router->status()["dropped_events"] == 1; }));
-  ScriptedWorker::tell(streams[1], 1, {32}, FinishReason::stop);
+  ScriptedWorker::tell(stream(1), 1, {32}, FinishReason::stop);
   ASSERT_TRUE(told.ended());
   EXPECT_EQ(told.ids, (Tokens{31, 32}));
   first.set_silent(false);

@@ -68,7 +68,9 @@ std::optional<Caught> prove(InputSets& sets, const ExperimentInfo& experiment, i
         }))
       return caught;
     const ThreadAudit after = ThreadAudit::now();
-    if (auto caught = audit_threads(info, before, after)) return caught;
+    // The driver of a GPU has threads of its own, which may work beside any call.
+    const auto audit = experiment.backend == Backend::cpu ? audit_threads : audit_processes;
+    if (auto caught = audit(info, before, after)) return caught;
     if (auto caught = states.undo_changes(info)) return caught;
     const Inspection seen =
         inspect(sets[0], sets.history(0), sets.checksum(0), {.pool = of_references}, false);

@@ -54,7 +54,9 @@ Gradients::Gradients(const Point& at, Arena& arena)
       scores(arena.workspace<float>({at["tokens"], (at["tokens"] + 7) / 8 * 8})),
       d_weights(arena.workspace<float>({scores.extent(0), scores.extent(1)})),
       weights(arena.workspace<bf16>({scores.extent(0), scores.extent(1)})),
-      d_scores(arena.workspace<bf16>({scores.extent(0), scores.extent(1)})) {}
+      d_scores(arena.workspace<bf16>({scores.extent(0), scores.extent(1)})),
+      dk_sums(arena.workspace<float>({at["tokens"], at["head_dim"]})),
+      dv_sums(arena.workspace<float>({at["tokens"], at["head_dim"]})) {}
 
 Cost Gradients::cost() const {
   const auto n       = static_cast<double>(tokens());

@@ -19,6 +19,7 @@ struct Gradients {
   // Workspace of scores_in_memory, for one query head. Rows begin at multiples of 8.
   View<float, 2> scores, d_weights;  // T x T
   View<bf16, 2> weights, d_scores;   // T x T
+  View<float, 2> dk_sums, dv_sums;   // T x D: of a group's heads
 
   Gradients(const Point& at, Arena& arena);
   Cost cost() const;

@@ -6,8 +6,9 @@
 // limit   the tensor cores; in fact DRAM bandwidth as much: 16 heads of T = 8192, causal: 24 GB, 6 ms
 // idea    none yet: the formula, step by step. For each query head two products by cuBLAS make scores and
 //         the gradients of weights, a kernel makes p and ds of them, and three products sum over these. Heads
-//         of a group add to the same dk and dv
+//         of a group add to the same dk and dv, in fp32
 #include <memory>
+#include <type_traits>
 
 #include "cuda/cublas.h"
 #include "gradients.h"
@@ -38,11 +39,12 @@ std::function<void(const Gradients&, StreamRef)> scores_in_memory(const Gradient
                                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     };
     // c (T x D) = scale w b, or scale w' b, where w is T x T; added to c if `add`.
-    const auto weighted_sums = [&](cublasOperation_t of_w, const bf16* w, const bf16* b, int b_row,
-                                   float scale, bool add, bf16* c, int c_row) {
-      const float beta = add ? 1.0f : 0.0f;
+    const auto weighted_sums = [&]<class T>(cublasOperation_t of_w, const bf16* w, const bf16* b, int b_row,
+                                            float scale, bool add, T* c, int c_row) {
+      const float beta  = add ? 1.0f : 0.0f;
+      const auto c_type = std::is_same_v<T, bf16> ? CUDA_R_16BF : CUDA_R_32F;
       FATHOM_CUBLAS(cublas()->gemm_ex(handle.get(), CUBLAS_OP_N, of_w, dim, tokens, tokens, &scale, b,
-                                      CUDA_R_16BF, b_row, w, CUDA_R_16BF, row, &beta, c, CUDA_R_16BF, c_row,
+                                      CUDA_R_16BF, b_row, w, CUDA_R_16BF, row, &beta, c, c_type, c_row,
                                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     };
     for (int64_t head = 0; head < p.heads(); ++head) {
@@ -52,8 +54,16 @@ std::function<void(const Gradients&, StreamRef)> scores_in_memory(const Gradient
       products_of_rows(q, &p.k(0, kv_head, 0), p.scores.data());
       products_of_rows(d_out, &p.v(0, kv_head, 0), p.d_weights.data());
       softmax_backward(p, head, stream);
-      weighted_sums(CUBLAS_OP_T, p.weights.data(), d_out, q_row, 1, add, &p.dv(0, kv_head, 0), k_row);
-      weighted_sums(CUBLAS_OP_T, p.d_scores.data(), q, q_row, p.scale, add, &p.dk(0, kv_head, 0), k_row);
+      const auto sums_of_keys = [&](auto* dv, auto* dk, int to_row) {
+        weighted_sums(CUBLAS_OP_T, p.weights.data(), d_out, q_row, 1, add, dv, to_row);
+        weighted_sums(CUBLAS_OP_T, p.d_scores.data(), q, q_row, p.scale, add, dk, to_row);
+      };
+      if (group == 1) {
+        sums_of_keys(&p.dv(0, kv_head, 0), &p.dk(0, kv_head, 0), k_row);
+      } else {  // sums of a group stay in fp32 until its last head
+        sums_of_keys(p.dv_sums.data(), p.dk_sums.data(), dim);
+        if ((head + 1) % group == 0) round_group_sums(p, kv_head, stream);
+      }
       weighted_sums(CUBLAS_OP_N, p.d_scores.data(), &p.k(0, kv_head, 0), k_row, p.scale, false,
                     &p.dq(0, head, 0), q_row);
     }

@@ -3,6 +3,7 @@
 // bytes   12 for each of the T^2 scores: 8 read, 4 written; 4 where the mask hides the key
 // limit   DRAM bandwidth. H200: T = 8192, causal, moves 0.54 GB, 0.13 ms at 4.1 TB/s
 // idea    a CTA has a row, whose D products of d_out . out it sums first, and moves vectors of 4
+#include "core/expect.h"
 #include "cuda/bf16_pack.cuh"
 #include "cuda/check.h"
 #include "cuda/ptx.cuh"
@@ -52,11 +53,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Grid: T.
+__global__ void __launch_bounds__(kThreads)
+    round_group_sums_kernel(const __grid_constant__ Gradients p, int kv_head) {
+  const int row = static_cast<int>(blockIdx.x), d = static_cast<int>(threadIdx.x);
+  if (d >= p.head_dim()) return;
+  p.dk(row, kv_head, d) = bf16(p.dk_sums(row, d));
+  p.dv(row, kv_head, d) = bf16(p.dv_sums(row, d));
+}
+
 }  // namespace
 
 void softmax_backward(const Gradients& p, int64_t head, StreamRef stream) {
   softmax_backward_kernel<<<static_cast<unsigned>(p.tokens()), kThreads, 0, stream>>>(p,
                                                                                       static_cast<int>(head));
+  FATHOM_LAUNCHED();
+}
+
+void round_group_sums(const Gradients& p, int64_t kv_head, StreamRef stream) {
+  FATHOM_EXPECT(p.head_dim() <= kThreads, "a thread has a dimension");
+  round_group_sums_kernel<<<static_cast<unsigned>(p.tokens()), kThreads, 0, stream>>>(
+      p, static_cast<int>(kv_head));
   FATHOM_LAUNCHED();
 }
 

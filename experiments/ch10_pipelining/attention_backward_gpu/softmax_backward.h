@@ -1,4 +1,4 @@
-// The kernel between the products of scores_in_memory.
+// The kernels between and after the products of scores_in_memory.
 #pragma once
 
 #include "gradients.h"
@@ -8,5 +8,8 @@ namespace fathom::lab::attention_backward_gpu {
 // Of one query head: p = exp(scale s - lse) and ds = p (dp - d_out . out) from scores s and d_weights dp, in
 // bf16; 0 where the mask hides the key, and up to a row's end.
 void softmax_backward(const Gradients& p, int64_t head, StreamRef stream);
+
+// dk and dv of a key-value head, from the sums over its group.
+void round_group_sums(const Gradients& p, int64_t kv_head, StreamRef stream);
 
 }  // namespace fathom::lab::attention_backward_gpu

@@ -73,7 +73,7 @@ const Experiment<FlexDecode> flex{
     // 537 MB of keys and values for 64 sequences, 67 MB for 8.
     .axes = {{"score", {"relative_bias", "plain"}},
              {"head_dim", {128, 64}},
-             {"sequences", {64, 8}},
+             {"sequences", {64}},
              {"context", {4096}}},
     // Sizes around pages (64) and tiles (32), contexts of 0, and one beyond the window (128) and the reach of
     // the bias (100).

@@ -236,6 +236,11 @@ TEST(LimitOfOtherIsa, IsCaughtByThePeakOfItsInstructions) {
   const auto& cheat    = variant(run, "limit_of_other_isa");
   const auto& declares = variant(run, "declared_isa");
   const auto& baseline = variant(run, "baseline");
+  // Zen 4 executes 512 bits in two halves: then there is nothing to gain, and nothing to catch.
+  ASSERT_TRUE(declares.limit_rate && baseline.limit_rate);
+  if (*declares.limit_rate < 1.1 * *baseline.limit_rate)
+    GTEST_SKIP() << "AVX-512 is no faster than AVX2 here: " << *declares.limit_rate << " and "
+                 << *baseline.limit_rate << " flops a second";
   EXPECT_EQ(cheat.caught_by.value_or("(nothing)"), "peak") << cheat.share_of_limit.value_or(0);
   EXPECT_FALSE(cheat.time_ns.has_value()) << "what was caught has no time";
   EXPECT_EQ(to_string(baseline.status), "ok") << baseline.detail;

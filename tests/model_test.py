@@ -253,7 +253,8 @@ class Eval(Program):
             self.assertTrue(0 < difference["agreed_tokens"] <= difference["answer_tokens"])
             kl[kv] = difference["kl"]
         self.assertEqual(kl["auto"], 0)
-        self.assertTrue(0 < kl["bf16"] < kl["fp8"] < kl["k8v4"] < kl["nvfp4"] < 0.1, kl)
+        # Beside 4 bits, layers with a window stay in bf16: all of FP8 may cost more than some of 4 bits.
+        self.assertTrue(0 < kl["bf16"] < min(kl["fp8"], kl["k8v4"]) and kl["k8v4"] < kl["nvfp4"] < 0.1, kl)
         rotated = eval(tiny, "--kv-cache-dtype", "nvfp4", "--kv-cache-hadamard", "--against-kv-cache-dtype", "nvfp4")
         self.assertEqual(rotated["model"]["kv_cache"], "nvfp4 after a Hadamard rotation, emulated")
         self.assertEqual(rotated["against"]["kv_cache"], "nvfp4, emulated")

@@ -28,11 +28,13 @@
 #include "core/exit_code.h"
 #include "core/utc_time.h"
 #include "engine/engine.h"
-#include "kernels/attention/paged_kv_cache.h"
+#include "engine/kv_format.h"
+#include "kernels/gemm/packed_weights.h"
 #include "machine/ceilings.h"
 #include "machine/gpu_ceilings.h"
 #include "measure/statistics.h"
 #include "model/config.h"
+#include "model/gpu_kv_cache.h"
 #include "profile/activity.h"
 #include "profile/step_table.h"
 #include "profile/timeline.h"
@@ -97,9 +99,17 @@ double prefill_flops(const model::Config& c, int64_t tokens) {
          4 * pairs * static_cast<double>(c.num_attention_heads * c.head_dim);
 }
 
+// Bytes of an element of the KV cache of such a layer, including its share of a scale.
+double kv_element_bytes(const engine::EngineConfig& config, model::Attention kind) {
+  if (!config.gpu) return 4;
+  return static_cast<double>(model::kv_position_bytes(kind, engine::kv_format_of(config))) /
+         (2 * kernels::kHeadDim);
+}
+
 // Bytes that a step for `batch` sequences of `context` tokens reads: all weights outside the experts, the
-// expected number of distinct experts under uniform routing, and keys and values at `kv_bytes` an element.
-double step_bytes(const model::Config& c, int64_t batch, int64_t context, double kv_bytes) {
+// expected number of distinct experts under uniform routing, and keys and values.
+double step_bytes(const model::Config& c, int64_t batch, int64_t context,
+                  const engine::EngineConfig& config) {
   const auto f       = model::footprint(c);
   const auto L       = static_cast<double>(c.num_hidden_layers);
   const auto E       = static_cast<double>(c.num_local_experts);
@@ -107,16 +117,10 @@ double step_bytes(const model::Config& c, int64_t batch, int64_t context, double
   const double one   = static_cast<double>(f.expert_bytes) * L;
   const double hit   = E * (1 - std::pow(1 - chosen / E, static_cast<double>(batch)));
   const double dense = static_cast<double>(f.bytes_read_by_token) - chosen * one;
-  const double kv    = static_cast<double>(f.kv_bytes_per_token * context + f.kv_window_bytes) * kv_bytes / 2;
+  const auto of_bf16 = [&](model::Attention kind) { return kv_element_bytes(config, kind) / 2; };
+  const double kv    = static_cast<double>(f.kv_bytes_per_token * context) * of_bf16(model::Attention::full) +
+                    static_cast<double>(f.kv_window_bytes) * of_bf16(model::Attention::sliding);
   return dense + hit * one + static_cast<double>(batch) * kv;
-}
-
-// Bytes of an element of the KV cache, including its share of a scale.
-double kv_bytes_of(const engine::EngineConfig& config) {
-  using kernels::Fp8KvPages, kernels::Bf16KvPages;
-  if (config.kv_dtype == engine::EngineConfig::KvDtype::fp8)
-    return static_cast<double>(Fp8KvPages::kPageBytes) / (2 * Bf16KvPages::kElements);
-  return config.gpu ? 2 : 4;
 }
 
 std::unique_ptr<engine::Engine> latency_engine(const LatencyFlags& flags, ProgressDisplay& display) {
@@ -157,8 +161,7 @@ Latency measure_latency(const LatencyFlags& flags) {
     BatchLatency& now = seen.batches.emplace_back();
     now.batch         = batch;
     now.prefill_flops = static_cast<double>(batch) * prefill_flops(model, flags.input_len);
-    now.step_bytes =
-        step_bytes(model, batch, flags.input_len + flags.output_len / 2, kv_bytes_of(engine->config()));
+    now.step_bytes    = step_bytes(model, batch, flags.input_len + flags.output_len / 2, engine->config());
     for (int64_t i = -flags.warmup; i < flags.iterations; ++i) {
       display.show({.experiment = fmt::format("batch of {}", batch),
                     .phase      = i < 0 ? "warm up" : "measure",

@@ -21,9 +21,9 @@ struct EngineConfig {
   // Tokens of a step, at most; more where prompts are not chunked (vLLM: max_num_batched_tokens).
   int64_t step_tokens = 512;
 
-  // Type of the KV cache. automatic: fp32 on CPUs, bf16 on a GPU. fp8 (GPU only) holds 1.88 times the tokens
-  // of bf16 in the same memory. k8v4 (FP8 keys, values of 4 bits) and nvfp4 (both of 4 bits) would hold 2.46
-  // and 3.56 times as many; they are emulated only.
+  // Type of the KV cache. automatic: fp32 on CPUs, bf16 on a GPU. On a GPU only, for more tokens in the same
+  // memory than in bf16: fp8, 1.88 times as many; k8v4, FP8 keys and values of 4 bits, 2.46 times; nvfp4,
+  // both of 4 bits, 3.56 times. Layers with a sliding window stay in bf16 beside 4 bits.
   enum class KvDtype { automatic, bf16, fp8, k8v4, nvfp4 };
   KvDtype kv_dtype = KvDtype::automatic;
   // On CPUs: keys and values are rounded as kv_dtype holds them on a GPU, and kept in fp32. It saves no

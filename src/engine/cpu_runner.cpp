@@ -10,6 +10,7 @@
 #include "core/cpus.h"
 #include "core/expect.h"
 #include "cuda/nvtx_range.h"
+#include "engine/kv_format.h"
 #include "engine/rejection_sampler.h"
 #include "model/kv_rounding.h"
 #include "model/ops.h"
@@ -26,21 +27,10 @@ double seconds_since(TimePoint start) {
 }
 
 const model::Ops& ops_of(const EngineConfig& config) {
-  using Dtype         = EngineConfig::KvDtype;
-  const auto rotation = config.emulate_kv_hadamard ? model::KvRotation::hadamard : model::KvRotation::none;
-  switch (config.kv_dtype) {
-    case Dtype::automatic:
-      break;
-    case Dtype::bf16:
-      return model::cpu_ops_rounding_kv(model::KvFormat::bf16, rotation);
-    case Dtype::fp8:
-      return model::cpu_ops_rounding_kv(model::KvFormat::fp8, rotation);
-    case Dtype::k8v4:
-      return model::cpu_ops_rounding_kv(model::KvFormat::k8v4, rotation);
-    case Dtype::nvfp4:
-      return model::cpu_ops_rounding_kv(model::KvFormat::nvfp4, rotation);
-  }
-  return model::cpu_ops();
+  if (config.kv_dtype == EngineConfig::KvDtype::automatic) return model::cpu_ops();
+  return model::cpu_ops_rounding_kv(kv_format_of(config), config.emulate_kv_hadamard
+                                                              ? model::KvRotation::hadamard
+                                                              : model::KvRotation::none);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/nvtx_range.h"
+#include "engine/kv_format.h"
 #include "engine/rejection_sampler.h"
 #include "kernels/sampling/sample.h"
 
@@ -33,9 +34,6 @@ GpuBatchOptions batch_options(const EngineConfig& c) {
           .max_context       = c.max_context,
           .pad_rows          = c.graph_buckets,
           .decode_as_prefill = c.batch_invariant};
-}
-model::KvFormat kv_format_of(const EngineConfig& c) {
-  return c.kv_dtype == EngineConfig::KvDtype::fp8 ? model::KvFormat::fp8 : model::KvFormat::bf16;
 }
 int64_t max_sampled_rows_of(const EngineConfig& c) {
   return padded_rows(c.max_sequences + c.draft_sequences * c.draft_tokens);
@@ -96,8 +94,8 @@ Status gpu_can_run(const model::Checkpoint& checkpoint, DeviceId device) {
   return model::GpuWeights::check(checkpoint.config, checkpoint.weights);
 }
 
-int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config) {
-  return model::GpuKvCache::page_bytes(model, kv_format_of(config));
+int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config, model::Attention layer) {
+  return model::GpuKvCache::page_bytes(model, layer, kv_format_of(config));
 }
 
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config) {
@@ -167,12 +165,12 @@ std::string GpuRunner::device_name() const {
 }
 
 MemoryUse GpuRunner::memory() const {
-  const int64_t page = model::GpuKvCache::page_bytes(model_config_, kv_format_of(config_));
   MemoryUse use{.weights   = model::GpuWeights::bytes(model_config_),
                 .workspace = model::GptOssGpu::bytes(model_config_, max_rows_, max_sampled_rows_) +
                              input_.bytes() + sampled_.bytes()};
   for (const model::Attention kind : model_config_.layers)
-    use.kv_cache += page * pages_[kind == model::Attention::sliding ? kWindow : kFull];
+    use.kv_cache += gpu_page_bytes(model_config_, config_, kind) *
+                    pages_[kind == model::Attention::sliding ? kWindow : kFull];
   return use;
 }
 

@@ -15,6 +15,6 @@ std::unique_ptr<ModelRunner> make_gpu_runner(const model::Checkpoint&, const Eng
 }
 
 int64_t gpu_kv_bytes(const model::Config&, const EngineConfig&) { return 0; }
-int64_t gpu_page_bytes(const model::Config&, const EngineConfig&) { return 1; }
+int64_t gpu_page_bytes(const model::Config&, const EngineConfig&, model::Attention) { return 1; }
 
 }  // namespace fathom::engine

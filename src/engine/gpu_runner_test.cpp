@@ -158,6 +158,15 @@ TEST_F(EngineOnGpu, GivesAnswersNearTheCpusWithAnFp8Cache) {
   expect_answers_of_the_cpu(config, 1.0 / 6, 100);
 }
 
+// Values of 4 bits, and keys too, in the layers without a window: answers part earlier, and not by much more.
+TEST_F(EngineOnGpu, GivesAnswersNearTheCpusWithACacheOfFourBits) {
+  for (const auto dtype : {EngineConfig::KvDtype::k8v4, EngineConfig::KvDtype::nvfp4}) {
+    EngineConfig config = on_gpu();
+    config.kv_dtype     = dtype;
+    expect_answers_of_the_cpu(config, 1.0 / 4, 150);
+  }
+}
+
 // Features change which rows share a step, and so which kernels compute them, but not the result: the same
 // tokens, except at near ties.
 TEST_F(EngineOnGpu, GivesTheSameTokensWithAnyFeatures) {
@@ -216,8 +225,11 @@ TEST_F(EngineOnGpu, BatchInvariantTokensDoNotDependOnTheBatch) {
     }
   };
   for (const auto& [name, config] : configs) expect_same(name, config, alone);
-  invariant.kv_dtype = EngineConfig::KvDtype::fp8;
-  expect_same("an FP8 cache", invariant, one_by_one(invariant));
+  for (const auto& [name, dtype] : {std::pair{"an FP8 cache", EngineConfig::KvDtype::fp8},
+                                    {"an NVFP4 cache", EngineConfig::KvDtype::nvfp4}}) {
+    invariant.kv_dtype = dtype;
+    expect_same(name, invariant, one_by_one(invariant));
+  }
 }
 
 TEST_F(EngineOnGpu, IsDeterministic) {
@@ -281,6 +293,8 @@ TEST_F(EngineOnGpu, SaysWhatMemoryItKeeps) {
   const MemoryUse bf16   = engine(config)->stats().memory;
   config.kv_dtype        = EngineConfig::KvDtype::fp8;
   const MemoryUse fp8    = engine(config)->stats().memory;
+  config.kv_dtype        = EngineConfig::KvDtype::nvfp4;
+  const MemoryUse nvfp4  = engine(config)->stats().memory;
   EXPECT_EQ(fp8.weights, bf16.weights);
   EXPECT_EQ(fp8.workspace, bf16.workspace);
   // Packed heads have 64 dimensions; a code of FP8 has a byte, and 16 codes share another.
@@ -290,6 +304,9 @@ TEST_F(EngineOnGpu, SaysWhatMemoryItKeeps) {
   EXPECT_GE(bf16.kv_cache, full * config.kv_tokens * token);
   EXPECT_LE(bf16.kv_cache, c.num_hidden_layers * config.kv_tokens * token);
   EXPECT_DOUBLE_EQ(static_cast<double>(bf16.kv_cache) / static_cast<double>(fp8.kv_cache), 32.0 / 17);
+  // A position of full layers has 72 of 256 bytes; layers with a window keep theirs.
+  EXPECT_EQ((bf16.kv_cache - nvfp4.kv_cache) % (full * (256 - 72)), 0);
+  EXPECT_GE(bf16.kv_cache - nvfp4.kv_cache, full * config.kv_tokens * c.num_key_value_heads * (256 - 72));
   int64_t checkpoint = 0;
   for (const auto& [name, tensor] : checkpoint_->tensors.tensors())
     checkpoint += static_cast<int64_t>(tensor.bytes.size());

@@ -85,7 +85,7 @@ std::unique_ptr<ModelRunner> make_gpu_runner(const model::Checkpoint& checkpoint
 Status gpu_can_run(const model::Checkpoint& checkpoint, DeviceId device);
 // Bytes of GPU memory left for the KV cache beside weights and workspace. May be negative.
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config);
-// Bytes of one page of one layer on a GPU.
-int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config);
+// Bytes of one page of one such layer on a GPU.
+int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config, model::Attention layer);
 
 }  // namespace fathom::engine

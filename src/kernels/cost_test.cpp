@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/attention/attention_cost.h"
+#include "kernels/attention/kv_layer.h"
 #include "kernels/attention/rope_table.h"
 #include "kernels/embedding/embedding_gpu.h"
 #include "kernels/gemm/linear_gpu.h"
@@ -136,7 +137,7 @@ TEST(Cost, OfProductsWithPackedWeights) {
           qkv.write('c', t * kRows + n, 2);
       }
     }
-    qkv.expect_is(qkv_rope_cost(T, T - 1, kQueryHeads, kKvHeads, K, kBf16PositionBytes));
+    qkv.expect_is(qkv_rope_cost(T, T - 1, kQueryHeads, kKvHeads, K, kv_position_bytes(KvFormat::bf16)));
   }
 }
 
@@ -169,13 +170,15 @@ TEST(Cost, OfAttentionCountsEachPositionOfASequenceOnce) {
               }
             }
       }
-      count.expect_is(attention_cost(reach, kQueryHeads, kKvHeads, kBf16PositionBytes));
+      count.expect_is(attention_cost(reach, kQueryHeads, kKvHeads, kv_position_bytes(KvFormat::bf16)));
     }
 }
 
 TEST(Cost, OfAPositionInTheCache) {
-  EXPECT_EQ(kBf16PositionBytes * kTile, 2 * Bf16KvPages::kElements * 2);
-  EXPECT_EQ(kFp8PositionBytes, 2 * (64 + 4));  // codes and a scale for each 16 of them
+  EXPECT_EQ(kv_position_bytes(KvFormat::bf16) * kTile, 2 * Bf16KvPages::kElements * 2);
+  EXPECT_EQ(kv_position_bytes(KvFormat::fp8), 2 * (64 + 4));  // codes and a scale for each 16 of them
+  EXPECT_EQ(kv_position_bytes(KvFormat::k8v4), 64 + 4 + 32 + 4);
+  EXPECT_EQ(kv_position_bytes(KvFormat::nvfp4), 2 * (32 + 4));
 }
 
 // Every way in which tokens can pick their experts, all as likely.

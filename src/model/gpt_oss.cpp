@@ -148,7 +148,7 @@ void GptOss::attention(const Layer& layer, Attention kind, const Batch& batch, c
   const bool sliding         = kind == Attention::sliding;
   kernels::SequenceRows rows = batch.rows;
   if (sliding) rows.pages = batch.window_pages;
-  ops_.kv_store(k, v, rows, kv, on_);
+  (sliding ? ops_.window_kv_store : ops_.kv_store)(k, v, rows, kv, on_);
   ops_.attention(q, kv, w.sinks, sliding ? config_.sliding_window : 0, rows, attended, on_);
   ops_.linear(attended_.as({T, heads * Dh}), w.out, w.out_bias, Output::add, x, on_);
 }

@@ -55,8 +55,6 @@ void add_costs(std::vector<KernelCost>& sum, const std::vector<KernelCost>& cost
 std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const PassExtents& pass) {
   const int64_t T = pass.rows, H = c.hidden_size, E = c.num_local_experts, top_k = c.num_experts_per_tok;
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, R = pass.logit_rows;
-  const int64_t position_bytes =
-      format == KvFormat::fp8 ? kernels::kFp8PositionBytes : kernels::kBf16PositionBytes;
   const int64_t units = padded(c.intermediate_size), depth = padded(H);
   const bool few           = T <= kernels::kMaxGemvRows && !pass.fixed_order;
   const bool few_logits    = R <= kernels::kMaxGemvRows && !pass.fixed_order;
@@ -71,6 +69,7 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   to.launch("embedding_kernel", "", kernels::embedding_cost(T, H));
   to.launch("rope_table_kernel", "", kernels::rope_table_cost(T));
   for (size_t l = 0; l < c.layers.size(); ++l) {
+    const int64_t position_bytes = kv_position_bytes(c.layers[l], format);
     to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_cost(T, H, l == 0 ? 0 : top_k));
     to.launch(linear_kernel(few), "RopeKvWriteEpilogue",
               kernels::qkv_rope_cost(T, tokens, heads, kv_heads, depth, position_bytes));

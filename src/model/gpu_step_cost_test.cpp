@@ -73,6 +73,9 @@ TEST(GpuStepCost, AttentionReachesAsFarAsEachLayerSees) {
   const double q = 2 * 64 * 64 * 2;
   EXPECT_EQ(bytes(KvFormat::bf16).read, 24 * q + 12 * 8 * 256.0 * (1000 + 10 + 128 + 10));
   EXPECT_EQ(bytes(KvFormat::fp8).read, 24 * q + 12 * 8 * 136.0 * (1000 + 10 + 128 + 10));
+  // Layers with a window stay in bf16 beside 4 bits.
+  EXPECT_EQ(bytes(KvFormat::k8v4).read, 24 * q + 12 * 8 * (104.0 * (1000 + 10) + 256.0 * (128 + 10)));
+  EXPECT_EQ(bytes(KvFormat::nvfp4).read, 24 * q + 12 * 8 * (72.0 * (1000 + 10) + 256.0 * (128 + 10)));
   EXPECT_EQ(bytes(KvFormat::bf16).flops, 12 * 4 * 64 * 64.0 * (1000 + 10 + 128 + 10));
 }
 

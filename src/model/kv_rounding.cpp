@@ -68,16 +68,19 @@ void rounding_kv_store(View<const float, 3> keys, View<const float, 3> values,
   cpu_ops().kv_store(k, v, rows, kv, on);
 }
 
-Ops with(decltype(Ops::kv_store) kv_store) {
-  Ops ops      = cpu_ops();
-  ops.kv_store = kv_store;
+template <RoundHead round, RoundHead window_round, KvRotation rotation>
+Ops with_kv_stores() {
+  Ops ops             = cpu_ops();
+  ops.kv_store        = rounding_kv_store<round, rotation>;
+  ops.window_kv_store = rounding_kv_store<window_round, rotation>;
   return ops;
 }
 
-template <RoundHead round>
+// Layers with a window are rounded as kv_format_of() says.
+template <RoundHead round, RoundHead window_round = round>
 const Ops& ops_rounding(KvRotation rotation) {
-  static const Ops plain   = with(rounding_kv_store<round, KvRotation::none>),
-                   rotated = with(rounding_kv_store<round, KvRotation::hadamard>);
+  static const Ops plain   = with_kv_stores<round, window_round, KvRotation::none>(),
+                   rotated = with_kv_stores<round, window_round, KvRotation::hadamard>();
   return rotation == KvRotation::hadamard ? rotated : plain;
 }
 
@@ -90,9 +93,9 @@ const Ops& cpu_ops_rounding_kv(KvFormat format, KvRotation rotation) {
     case KvFormat::fp8:
       return ops_rounding<round_to_pages<kernels::Fp8KvPages>>(rotation);
     case KvFormat::k8v4:
-      return ops_rounding<round_to_pages<kernels::K8V4KvPages>>(rotation);
+      return ops_rounding<round_to_pages<kernels::K8V4KvPages>, round_to_bf16>(rotation);
     case KvFormat::nvfp4:
-      return ops_rounding<round_to_pages<kernels::Nvfp4KvPages>>(rotation);
+      return ops_rounding<round_to_pages<kernels::Nvfp4KvPages>, round_to_bf16>(rotation);
   }
   return ops_rounding<round_to_bf16>(rotation);
 }

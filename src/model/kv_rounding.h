@@ -14,7 +14,8 @@ enum class KvRotation { none, hadamard };
 
 // cpu_ops() whose kv_store rounds keys and values, [T, Hkv, Dh] each: to BF16, or to what Fp8KvPages,
 // K8V4KvPages or Nvfp4KvPages (kernels/attention/fp4_kv_pages.h) read back, for which Dh must be 16, 32, 48
-// or 64 and all finite. A Hadamard rotation needs a Dh of 16, 32 or 64.
+// or 64 and all finite. Layers with a window are rounded to BF16 where others are to 4 bits. A Hadamard
+// rotation needs a Dh of 16, 32 or 64.
 const Ops& cpu_ops_rounding_kv(KvFormat format, KvRotation rotation = KvRotation::none);
 
 }  // namespace fathom::model

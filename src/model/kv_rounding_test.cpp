@@ -127,6 +127,19 @@ TEST(KvRounding, FourBitsOfValuesOrOfBoth) {
   }
 }
 
+// As GpuKvCache has them: beside 4 bits, layers with a window are in BF16; beside FP8 they are in FP8.
+TEST(KvRounding, LayersWithAWindowAreBf16BesideFourBits) {
+  const auto of_window = [](KvFormat format) {
+    Ops ops      = cpu_ops_rounding_kv(format);
+    ops.kv_store = ops.window_kv_store;
+    return rms_errors(stored(ops, 64));
+  };
+  const auto of_bf16 = rms_errors(stored(cpu_ops_rounding_kv(KvFormat::bf16), 64));
+  EXPECT_EQ(of_window(KvFormat::k8v4), of_bf16);
+  EXPECT_EQ(of_window(KvFormat::nvfp4), of_bf16);
+  EXPECT_EQ(of_window(KvFormat::fp8), rms_errors(stored(cpu_ops_rounding_kv(KvFormat::fp8), 64)));
+}
+
 // Without rounding to speak of, a rotation and its inverse change nothing; a large channel that hides its
 // neighbours is spread over the head.
 TEST(KvRounding, AHadamardRotationIsUndoneAndSpreadsALargeChannel) {

@@ -26,7 +26,8 @@ struct Ops {
   decltype(&kernels::linear_reference) linear;
   decltype(&kernels::rope_table_reference) rope_table;
   decltype(&kernels::rope_reference) rope;
-  decltype(&kernels::kv_store_reference) kv_store;
+  decltype(&kernels::kv_store_reference) kv_store;         // of layers of full attention
+  decltype(&kernels::kv_store_reference) window_kv_store;  // of layers with a sliding window
   decltype(&kernels::attention_reference) attention;
   decltype(&kernels::router_reference) router;
   decltype(&kernels::experts_reference) experts;

@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/attention/paged_kv_cache.h"
+#include "kernels/attention/kv_layer.h"
 #include "kernels/cost.h"
 
 namespace fathom::kernels {
-
-// Bytes of a position of one key-value head in the cache: its key and its value.
-inline constexpr int64_t kBf16PositionBytes = 2 * kHeadDim * int64_t{sizeof(bf16)};
-inline constexpr int64_t kFp8PositionBytes  = Fp8KvPages::kPageBytes / kTile;
 
 // What a batch of rows attends to in one layer.
 struct AttentionReach {

@@ -14,7 +14,7 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
-#include "kernels/attention/fp4_kv_pages.h"
+#include "kernels/attention/kv_layer.h"
 #include "kernels/attention/paged_kv_cache.h"
 
 namespace fathom::kernels {
@@ -33,15 +33,6 @@ namespace fathom::kernels {
 // `rows` must have been written before that previous kernel, and so must the cache except for the last T
 // positions of each row: a step adds at most T positions to a sequence.
 void decode_attention(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
-                      int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
-                      StreamRef stream);
-
-// The same over a cache with values, or keys and values, in 4 bits. Written, not yet run on a GPU; no op
-// writes such a cache on a GPU yet.
-void decode_attention(View<const bf16, 3> q, const K8V4KvPages& kv, View<const float, 1> sinks, float scale,
-                      int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
-                      StreamRef stream);
-void decode_attention(View<const bf16, 3> q, const Nvfp4KvPages& kv, View<const float, 1> sinks, float scale,
                       int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
                       StreamRef stream);
 

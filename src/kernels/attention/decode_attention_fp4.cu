@@ -1,19 +1,15 @@
 // Decode attention over a cache in 4 bits, or with values in 4 bits: kernels/attention/decode_attention.h.
 #include "kernels/attention/decode_attention.cuh"
 
-namespace fathom::kernels {
+namespace fathom::kernels::decode {
 
-void decode_attention(View<const bf16, 3> q, const K8V4KvPages& kv, View<const float, 1> sinks, float scale,
-                      int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
-                      StreamRef stream) {
-  decode::launch_decode_attention<K8V4KvFragments<decode::kKeys>>(q, kv, sinks, scale, window, rows, longest,
-                                                                  out, stream);
-}
-void decode_attention(View<const bf16, 3> q, const Nvfp4KvPages& kv, View<const float, 1> sinks, float scale,
-                      int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
-                      StreamRef stream) {
-  decode::launch_decode_attention<Nvfp4KvFragments<decode::kKeys>>(q, kv, sinks, scale, window, rows, longest,
-                                                                   out, stream);
-}
+template void launch_decode_attention<K8V4KvFragments<kKeys>>(View<const bf16, 3>, const K8V4KvPages&,
+                                                              View<const float, 1>, float, int64_t,
+                                                              const PagedRows&, int64_t, View<bf16, 3>,
+                                                              StreamRef);
+template void launch_decode_attention<Nvfp4KvFragments<kKeys>>(View<const bf16, 3>, const Nvfp4KvPages&,
+                                                               View<const float, 1>, float, int64_t,
+                                                               const PagedRows&, int64_t, View<bf16, 3>,
+                                                               StreamRef);
 
-}  // namespace fathom::kernels
+}  // namespace fathom::kernels::decode

@@ -6,12 +6,12 @@
 #include <numeric>
 #include <random>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "cuda/device.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/decode_attention.h"
+#include "kernels/attention/kv_round_trip.h"
 #include "kernels/guarded_device_buffer.h"
 
 namespace fathom::kernels {
@@ -24,9 +24,7 @@ struct Span {
   int64_t begin, end;  // positions of a sequence's rows; the cache has positions below end
 };
 
-enum class CacheFormat { bf16, fp8, k8v4, nvfp4 };
-constexpr CacheFormat kFormats[] = {CacheFormat::bf16, CacheFormat::fp8, CacheFormat::k8v4,
-                                    CacheFormat::nvfp4};
+constexpr KvFormat kFormats[] = {KvFormat::bf16, KvFormat::fp8, KvFormat::k8v4, KvFormat::nvfp4};
 
 struct Problem {
   std::vector<Span> sequences;
@@ -35,7 +33,7 @@ struct Problem {
   int64_t padding = 0;       // rows of padding, after the others
   int64_t longest = 0;       // the bound `longest`, if not 0
   // Keys and values are those that a cache of this format can hold.
-  CacheFormat format = CacheFormat::bf16;
+  KvFormat format = KvFormat::bf16;
 };
 
 // A cache of shuffled pages, in the GPU's layout and in the reference's. It has the keys and values in reach
@@ -51,10 +49,8 @@ class Cache {
     std::iota(shuffled.begin(), shuffled.end(), 0);
     std::shuffle(shuffled.begin(), shuffled.end(), random_);
     pages.assign(static_cast<size_t>(S * per_sequence_), -1);
-    constexpr int64_t kOfHead[] = {4 * Bf16KvPages::kElements, Fp8KvPages::kPageBytes,
-                                   K8V4KvPages::kPageBytes, Nvfp4KvPages::kPageBytes};
-    const int64_t of_head       = kOfHead[static_cast<int>(problem.format)];
-    memory.assign(static_cast<size_t>(n * problem.kv_heads * of_head), 0xff);  // NaN in all formats
+    memory.assign(static_cast<size_t>(n * problem.kv_heads * kTile * kv_position_bytes(problem.format)),
+                  0xff);  // NaN in all formats
     keys.assign(static_cast<size_t>(n * problem.kv_heads * Bf16KvPages::kElements), NAN);
     values = keys;
 
@@ -69,12 +65,12 @@ class Cache {
         for (int64_t head = 0; head < problem.kv_heads; ++head) {
           float key[kDh], value[kDh];
           for (int64_t d = 0; d < kDh; ++d) key[d] = uniform(random_), value[d] = uniform(random_);
-          if (problem.format != CacheFormat::bf16)  // blocks of small numbers, and of large ones
+          if (problem.format != KvFormat::bf16)  // blocks of small numbers, and of large ones
             for (int64_t d = 0; d < kDh; ++d) {
               const auto loudness = static_cast<int>((d / 8 + j) % 4);
               key[d] = std::ldexp(key[d], loudness - 3), value[d] = std::ldexp(value[d], 3 * loudness - 6);
             }
-          put(page, head, j % kTile, key, value);
+          kv_round_trip(layer(memory.data()), page, head, j % kTile, key, value);
           for (int64_t d = 0; d < kDh; ++d) {
             to.keys(page, j % kTile, head, d)   = key[d];
             to.values(page, j % kTile, head, d) = value[d];
@@ -84,21 +80,11 @@ class Cache {
     }
   }
 
-  // Calls `with` with the cache at address `at`, on the device or on the host.
-  template <class With>
-  void with_layer(uint8_t* at, const With& with) const {
+  // The cache at address `at`, on the device or on the host.
+  KvLayer layer(uint8_t* at) const {
     const int64_t heads = problem_.kv_heads,
                   n     = static_cast<int64_t>(keys.size()) / (heads * Bf16KvPages::kElements);
-    switch (problem_.format) {
-      case CacheFormat::bf16:
-        return with(Bf16KvPages{reinterpret_cast<bf16*>(at), n, heads});
-      case CacheFormat::fp8:
-        return with(Fp8KvPages{at, n, heads});
-      case CacheFormat::k8v4:
-        return with(K8V4KvPages{at, n, heads});
-      case CacheFormat::nvfp4:
-        return with(Nvfp4KvPages{at, n, heads});
-    }
+    return kv_layer(problem_.format, at, n, heads);
   }
 
   KvPages reference_pages() {
@@ -114,27 +100,6 @@ class Cache {
   std::vector<int32_t> pages;  // [S, per_sequence]
 
  private:
-  // Stores numbers, and rounds them to those that the cache can hold.
-  void put(int64_t page, int64_t head, int64_t r, float (&key)[kDh], float (&value)[kDh]) {
-    with_layer(memory.data(), [&](const auto& kv) {
-      using Pages = std::remove_cvref_t<decltype(kv)>;
-      if constexpr (std::is_same_v<Pages, Bf16KvPages>) {
-        for (int64_t d = 0; d < kDh; ++d) {
-          bf16& k = kv.keys(page, head)[Bf16KvPages::at(r, d)];
-          bf16& v = kv.values(page, head)[Bf16KvPages::at(r, d)];
-          k = bf16(key[d]), v = bf16(value[d]);
-          key[d] = static_cast<float>(k), value[d] = static_cast<float>(v);
-        }
-      } else {
-        uint8_t* strips = kv.strips(page, head);
-        Pages::put(strips, r, false, key);
-        Pages::put(strips, r, true, value);
-        for (int64_t d = 0; d < kDh; ++d)
-          key[d] = Pages::get(strips, r, false, d), value[d] = Pages::get(strips, r, true, d);
-      }
-    });
-  }
-
   const Problem problem_;
   int64_t longest_ = 0, per_sequence_ = 0;
   std::mt19937 random_{12};
@@ -181,11 +146,10 @@ class AttendFew : public testing::Test {
     const GuardedDeviceBuffer q(rows.q);
     const GuardedDeviceBuffer sinks(std::vector<float>(rows.sinks.begin(), rows.sinks.end()));
     const GuardedDeviceBuffer<bf16> out(T * heads * kDh);
-    cache.with_layer(memory.data(), [&](const auto& kv) {
-      decode_attention(q.view({T, heads, kDh}), kv, sinks.view({heads}), 0.125f, problem.window,
-                       {positions.view({T}), sequence.view({T}), pages.view({S, cache.per_sequence()})},
-                       cache.longest(), out.view({T, heads, kDh}), find_device({0})->stream());
-    });
+    decode_attention(q.view({T, heads, kDh}), cache.layer(memory.data()), sinks.view({heads}), 0.125f,
+                     problem.window,
+                     {positions.view({T}), sequence.view({T}), pages.view({S, cache.per_sequence()})},
+                     cache.longest(), out.view({T, heads, kDh}), find_device({0})->stream());
     return out.read();
   }
 
@@ -292,7 +256,7 @@ TEST_F(AttendFew, IsAttention) {
   for (const int64_t group : {1, 4, 8})
     for (const int64_t window : {0, 64, 128}) {
       SCOPED_TRACE("group " + std::to_string(group) + " window " + std::to_string(window));
-      for (const CacheFormat format : kFormats)
+      for (const KvFormat format : kFormats)
         check({.sequences = decoding(kLengths), .group = group, .window = window, .format = format});
     }
 }
@@ -301,7 +265,7 @@ TEST_F(AttendFew, OneRowIsCutIntoAllSplits) {
   for (const int64_t length : kLengths)
     for (const int64_t window : {0, 128, 1000}) {
       SCOPED_TRACE("length " + std::to_string(length) + " window " + std::to_string(window));
-      for (const CacheFormat format : kFormats)
+      for (const KvFormat format : kFormats)
         check({.sequences = decoding({length}), .window = window, .format = format});
     }
 }
@@ -315,7 +279,7 @@ TEST_F(AttendFew, LongRowsAmongManyShortOnes) {
   std::vector<int64_t> lengths(30, 100);
   lengths[7]  = 9001;
   lengths[20] = 16500;  // more pages than a warp has lanes, for each of its warps
-  for (const CacheFormat format : kFormats)
+  for (const KvFormat format : kFormats)
     check({.sequences = decoding(lengths), .group = 1, .kv_heads = 8, .format = format});
 }
 
@@ -329,7 +293,7 @@ TEST_F(AttendFew, ManyRows) {
 TEST_F(AttendFew, SeveralRowsOfASequence) {
   const std::vector<Span> spans = {{0, 5}, {60, 67}, {1000, 1003}, {127, 130}};
   for (const int64_t window : {0, 64, 128})
-    for (const CacheFormat format : kFormats)
+    for (const KvFormat format : kFormats)
       check({.sequences = spans, .window = window, .padding = 3, .format = format});
 }
 
@@ -340,7 +304,7 @@ TEST_F(AttendFew, SinksOfAnySize) {
 
 TEST_F(AttendFew, LargeScores) {
   for (const float size : {1e2f, 1e4f})
-    for (const CacheFormat format : kFormats)
+    for (const KvFormat format : kFormats)
       check({.sequences = decoding({1, 64, 129, 2000}), .size = size, .format = format});
 }
 
@@ -349,12 +313,12 @@ TEST_F(AttendFew, OnlyPadding) { check({.sequences = {{0, 0}}, .padding = 5, .lo
 TEST_F(AttendFew, NoRows) { check({.sequences = {{0, 0}}, .longest = 64}); }
 
 TEST_F(AttendFew, SameBitsEachTimeWhateverTheOtherRows) {
-  for (const auto& [window, format] : {std::pair{0, CacheFormat::bf16},
-                                       {128, CacheFormat::bf16},
-                                       {0, CacheFormat::fp8},
-                                       {128, CacheFormat::fp8},
-                                       {0, CacheFormat::k8v4},
-                                       {0, CacheFormat::nvfp4}}) {
+  for (const auto& [window, format] : {std::pair{0, KvFormat::bf16},
+                                       {128, KvFormat::bf16},
+                                       {0, KvFormat::fp8},
+                                       {128, KvFormat::fp8},
+                                       {0, KvFormat::k8v4},
+                                       {0, KvFormat::nvfp4}}) {
     const Problem problem = {
         .sequences = decoding({4097, 1000, 65, 2000}), .window = window, .padding = 2, .format = format};
     const Cache cache(problem);

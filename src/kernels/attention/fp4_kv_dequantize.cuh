@@ -28,4 +28,13 @@ __device__ inline uint32_t dequantize_fp4(uint32_t codes, int c, uint32_t scales
   return reinterpret_cast<const uint32_t&>(numbers);
 }
 
+// Eight consecutive dimensions of a position, times 2^-6.
+__device__ inline uint4 dequantize_fp4_eight(uint32_t codes, uint32_t scales) {
+  uint32_t apart[4];  // dimensions c and c + 4
+#pragma unroll
+  for (int c = 0; c < 4; ++c) apart[c] = dequantize_fp4(codes, c, scales);
+  return {__byte_perm(apart[0], apart[1], 0x5410), __byte_perm(apart[2], apart[3], 0x5410),
+          __byte_perm(apart[0], apart[1], 0x7632), __byte_perm(apart[2], apart[3], 0x7632)};
+}
+
 }  // namespace fathom::kernels

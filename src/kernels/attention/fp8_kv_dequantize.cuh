@@ -32,30 +32,13 @@ __device__ inline void dequantize_fp8(uint32_t codes, uint32_t scales, uint32_t&
   }
 }
 
-// Converts a page of a head from the layout of Fp8KvPages to that of Bf16KvPages, whose keys and values are
-// operands of wgmma. By kThreads threads, 8 numbers at a time; both pages are in shared memory and accessed
-// without bank conflicts. Values of positions from `end` on become finite, whatever the page holds.
-template <int kThreads>
-__device__ inline void dequantize_fp8_page(const unsigned char* packed, unsigned char* page, int end) {
-  constexpr int kPieces = 8, kPositions = kTile, kCodeRow = kHeadDim;
-#pragma unroll 1  // to save registers, which attention is short of
-  for (int i = threadIdx.x; i < 2 * kPositions * kPieces; i += kThreads) {
-    const int value = i / (kPositions * kPieces), r = i / kPieces % kPositions, piece = i % kPieces;
-    const unsigned char* strip      = packed + r / 16 * static_cast<int>(Fp8KvPages::kStripBytes);
-    const unsigned char* row_scales = strip + 2 * static_cast<int>(Fp8KvPages::kCodeBytes);
-    const int row                   = value * 16 + r % 16;
-    const auto codes = *reinterpret_cast<const uint2*>(strip + row * kCodeRow + (piece / 2 ^ r / 2 % 4) * 16 +
-                                                       piece % 2 * 8);
-    uint32_t scales  = reinterpret_cast<const uint32_t*>(row_scales)[row];
-    if (value && r >= end) scales = 0;
-    scales = fp8_scales(scales, scales, piece % 4);
-    uint32_t even[2], odd[2];
-    dequantize_fp8(codes.x, scales, even[0], odd[0]);
-    dequantize_fp8(codes.y, scales, even[1], odd[1]);
-    reinterpret_cast<uint4*>(page)[(value * kPositions + r) * kPieces + (piece ^ r % 8)] = {
-        __byte_perm(even[0], odd[0], 0x5410), __byte_perm(even[0], odd[0], 0x7632),
-        __byte_perm(even[1], odd[1], 0x5410), __byte_perm(even[1], odd[1], 0x7632)};
-  }
+// Eight consecutive dimensions of a position, as bf16.
+__device__ inline uint4 dequantize_fp8_eight(uint2 codes, uint32_t scales) {
+  uint32_t even[2], odd[2];
+  dequantize_fp8(codes.x, scales, even[0], odd[0]);
+  dequantize_fp8(codes.y, scales, even[1], odd[1]);
+  return {__byte_perm(even[0], odd[0], 0x5410), __byte_perm(even[0], odd[0], 0x7632),
+          __byte_perm(even[1], odd[1], 0x5410), __byte_perm(even[1], odd[1], 0x7632)};
 }
 
 }  // namespace fathom::kernels

@@ -1,10 +1,11 @@
 // Epilogue of the QKV projection: adds the bias, rotates queries and keys (RoPE, kernels/attention/rope.h),
-// stores queries, and writes keys and values to the paged cache (kernels/attention/paged_kv_cache.h), in bf16
-// or quantised to FP8. kernels/gemm/epilogue.cuh says what an epilogue is.
+// stores queries, and writes keys and values to the paged cache (kernels/attention/kv_layer.h), in bf16 or
+// quantised. kernels/gemm/epilogue.cuh says what an epilogue is.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
+#include <variant>
 
 #include "core/dtype.h"
 #include "core/expect.h"
@@ -14,6 +15,77 @@
 #include "kernels/gemm/packed_weights.h"
 
 namespace fathom::kernels {
+
+// Where keys and values go in a quantised cache, of any format: the formats differ in offsets and codes only,
+// and one kernel for all of them is one to compile.
+struct QuantizedKvPages {
+  struct Side {
+    int codes, scales;  // offsets in a strip
+    bool fp4;
+  };
+  uint8_t* tiles;
+  int64_t heads;
+  int page_bytes, strip_bytes;  // of a head
+  Side keys, values;
+
+  explicit QuantizedKvPages(const Fp8KvPages& kv)
+      : tiles(kv.tiles),
+        heads(kv.heads),
+        page_bytes(Fp8KvPages::kPageBytes),
+        strip_bytes(Fp8KvPages::kStripBytes),
+        keys{0, 2 * Fp8KvPages::kCodeBytes, false},
+        values{Fp8KvPages::kCodeBytes, 2 * Fp8KvPages::kCodeBytes + Fp8KvPages::kScaleBytes, false} {}
+  template <bool kFp8Keys>
+  explicit QuantizedKvPages(const Fp4KvPages<kFp8Keys>& kv)
+      : tiles(kv.tiles),
+        heads(kv.heads),
+        page_bytes(Fp4KvPages<kFp8Keys>::kPageBytes),
+        strip_bytes(Fp4KvPages<kFp8Keys>::kStripBytes),
+        keys{0, Fp4KvPages<kFp8Keys>::kKeyScalesAt, !kFp8Keys},
+        values{Fp4KvPages<kFp8Keys>::kKeyBytes, Fp4KvPages<kFp8Keys>::kValueScalesAt, true} {}
+
+  // Stores `first` as dimension i of a key (or a value), i < 32, and `second` as dimension 32 + i. By the 8
+  // lanes of equal lane % 4, which have consecutive i of one position: a block of the cache, with one scale.
+  __device__ void store(int slot, int head, bool key, int i, float first, float second) const {
+    const unsigned lanes = 0x11111111u << threadIdx.x % 4;
+    // The bits of floats without their sign have the order of the floats, with NaN on top, so that an integer
+    // maximum finds the largest magnitude.
+    uint32_t largest = max(__float_as_uint(first) & 0x7fffffff, __float_as_uint(second) & 0x7fffffff);
+#pragma unroll
+    for (int other = 4; other < 32; other *= 2)
+      largest = max(largest, __shfl_xor_sync(lanes, largest, other));
+    // Not a reference to either, which would put the kernel's parameters into local memory.
+    const int codes_at = key ? keys.codes : values.codes, scales_at = key ? keys.scales : values.scales;
+    const bool fp4       = key ? keys.fp4 : values.fp4;
+    const uint32_t scale = fp4 ? Nvfp4KvPages::scale_of(largest) : Fp8KvPages::scale_of(largest);
+    const float unit     = 1 / Fp8KvPages::scale(scale);
+    uint8_t* strip       = tiles + (slot / 64 * heads + head) * page_bytes + slot % 64 / 16 * strip_bytes;
+    const int r          = slot % 16;
+    if (fp4) {
+      // Two dimensions are a byte: an even one and its neighbour store a byte each.
+      const uint32_t mine  = fp4_e2m1_code(first * unit) | fp4_e2m1_code(second * unit) << 4;
+      const uint32_t other = __shfl_xor_sync(lanes, mine, 4);
+      const bool odd       = i % 2 != 0;
+      const uint32_t pair  = odd ? other >> 4 | (mine & 0xf0) : (mine & 0xf) | (other & 0xf) << 4;
+      strip[codes_at + Nvfp4KvPages::at(r, false, odd ? 31 + i : i)] = static_cast<uint8_t>(pair);
+    } else {
+      const uint32_t codes                        = ptx::cvt_e4m3x2(first * unit, second * unit);
+      strip[codes_at + Fp8KvPages::at(r, i)]      = static_cast<uint8_t>(codes);
+      strip[codes_at + Fp8KvPages::at(r, 32 + i)] = static_cast<uint8_t>(codes >> 8);
+    }
+    if (i % 8 == 0) strip[scales_at + r * 4 + i / 8] = static_cast<uint8_t>(scale);
+  }
+
+ private:
+  // The nearest E2M1 number of 0, 0.5, 1, 1.5, 2, 3, 4, 6; ties to the even code, as fp4_e2m1 (core/dtype.h)
+  // rounds. Hopper has no instruction for it.
+  __device__ static uint32_t fp4_e2m1_code(float x) {
+    const float size = fabsf(x);
+    const int code   = (size > 0.25f) + (size >= 0.75f) + (size > 1.25f) + (size >= 1.75f) + (size > 2.5f) +
+                     (size >= 3.5f) + (size > 5.0f);
+    return static_cast<uint32_t>(code) | __float_as_uint(x) >> 31 << 3;
+  }
+};
 
 // Of weights in RowOrder::rotary_pairs. Heads of queries come first, then those of keys, then those of
 // values.
@@ -62,25 +134,24 @@ struct RopeKvWriteEpilogue {
       store_bf16(tile + Bf16KvPages::at(slot % 64, i), first);
       store_bf16(tile + Bf16KvPages::at(slot % 64, 32 + i), second);
     } else {
-      // The 16 packed rows of a group share a scale. The bits of floats without their sign have the order of
-      // the floats, with NaN on top, so that an integer maximum finds the largest magnitude.
-      uint32_t largest = max(__float_as_uint(first) & 0x7fffffff, __float_as_uint(second) & 0x7fffffff);
-#pragma unroll
-      for (int other = 4; other < 32; other *= 2)
-        largest = max(largest, __shfl_xor_sync(0x11111111u << threadIdx.x % 4, largest, other));
-      const uint32_t scale      = Kv::scale_of(largest);
-      const float inverse_scale = 1 / Kv::scale(scale);
-      const uint32_t codes      = ptx::cvt_e4m3x2(first * inverse_scale, second * inverse_scale);
-      uint8_t* strips = kv.strips(slot / 64, keys ? head - query_heads : head - query_heads - kv_heads);
-      uint8_t* to     = strips + (keys ? 0 : Kv::kCodeBytes);
-      to[Kv::at(slot % 64, i)]      = static_cast<uint8_t>(codes);
-      to[Kv::at(slot % 64, 32 + i)] = static_cast<uint8_t>(codes >> 8);
-      if (p % 8 == 0)
-        strips[(keys ? 0 : Kv::kScaleBytes) + Kv::scale_at(slot % 64, i)] = static_cast<uint8_t>(scale);
+      kv.store(slot, keys ? head - query_heads : head - query_heads - kv_heads, keys, i, first, second);
     }
   }
   __device__ void operator()(int p, int t, float a, float b) const { (*this)(p, t, a, b, read(p, t)); }
 };
+
+// Calls with(Bf16KvPages) or with(QuantizedKvPages).
+template <class With>
+void with_kv_writer(const KvLayer& kv, const With& with) {
+  std::visit(
+      [&](const auto& pages) {
+        if constexpr (std::is_same_v<decltype(pages), const Bf16KvPages&>)
+          with(pages);
+        else
+          with(QuantizedKvPages(pages));
+      },
+      kv);
+}
 
 // The epilogue of x [T, K] times w, for a cache of this format. Checks the contract of qkv_rope.
 template <class Kv>

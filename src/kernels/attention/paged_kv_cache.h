@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <variant>
+#include <initializer_list>
 
 #include "core/dtype.h"
 #include "core/view.h"
@@ -119,9 +119,6 @@ struct Fp8KvPages {
     return static_cast<float>(code) * scale(strips[scale_at(r, d) + (value ? kScaleBytes : 0)]);
   }
 };
-
-// One layer's cache.
-using KvLayer = std::variant<Bf16KvPages, Fp8KvPages>;
 
 // The positions and sequences of a batch's rows, and the sequences' block tables, on the device. Position p
 // of sequence s lies at p % 64 of page pages(s, p / 64).

@@ -12,10 +12,10 @@
 //         values and multiply the next page's keys, the warpgroup computes exponentials of this page's
 //         scores.
 //
-// An FP8 page is dequantised to bf16 in shared memory, a part of it by every warp, one step before its scores
-// are needed, while the tensor cores add values. In that case keys are multiplied after the dequantisation,
-// not before the values, because dequantising needs the registers that the scores will take. Sums are the
-// same.
+// A quantised page is dequantised to bf16 in shared memory, a part of it by every warp, one step before its
+// scores are needed, while the tensor cores add values. In that case keys are multiplied after the
+// dequantisation, not before the values, because dequantising needs the registers that the scores will take.
+// Sums are the same.
 //
 // There is no producer warp: 4 warpgroups need 128 registers a thread, which is all there are. The first
 // warps of the warpgroups take turns in loading a page far ahead. Nor does a row track its maximum: see
@@ -32,7 +32,7 @@
 #include "cuda/ptx.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "cuda/wgmma.cuh"
-#include "kernels/attention/fp8_kv_dequantize.cuh"
+#include "kernels/attention/kv_page_dequantize.cuh"
 #include "kernels/attention/prefill_attention.h"
 
 namespace fathom::kernels {
@@ -72,40 +72,42 @@ struct PrefillAttention {
 
 // The page pipeline in shared memory. TMA copies pages into kStages stages; in bf16 they are wgmma operands.
 template <class Kv, int kStages>
-struct PagePipeline {
+struct PagePipeline;
+template <int kStages>
+struct PagePipeline<Bf16KvPages, kStages> {
   static constexpr int kOperands = kStages, kCopied = kPageBytes;
 
   alignas(1024) unsigned char pages[kStages][kPageBytes];
   uint64_t full[kStages], empty[kStages];
 
   __device__ unsigned char* copied(int stage) { return pages[stage]; }
-  __device__ static const void* source(const Kv& kv, int page, int head) { return kv.keys(page, head); }
+  __device__ static const void* source(const Bf16KvPages& kv, int page, int head) {
+    return kv.keys(page, head);
+  }
 };
 
-// FP8 pages are dequantised into kOperands operand buffers. The operand of step n replaces that of step n
-// - 4. The warps that dequantise it, in step n - 1, have waited for `ready` of step n - 1. By then all warps
-// were in step n - 2 at least, and had finished with the values of step n - 4.
-template <int kStages>
-struct PagePipeline<Fp8KvPages, kStages> {
-  static constexpr int kOperands = 4, kCopied = Fp8KvPages::kPageBytes;
+// Quantised pages are dequantised into kOperands operand buffers. The operand of step n replaces that of
+// step n - 4. The warps that dequantise it, in step n - 1, have waited for `ready` of step n - 1. By then all
+// warps were in step n - 2 at least, and had finished with the values of step n - 4.
+template <class Kv, int kStages>
+struct PagePipeline {
+  static constexpr int kOperands = 4, kCopied = Kv::kPageBytes;
 
   alignas(1024) unsigned char pages[kOperands][kPageBytes];
   alignas(128) unsigned char packed[kStages][kCopied];
   uint64_t full[kStages], ready[kOperands];
 
   __device__ unsigned char* copied(int stage) { return packed[stage]; }
-  __device__ static const void* source(const Fp8KvPages& kv, int page, int head) {
-    return kv.strips(page, head);
-  }
+  __device__ static const void* source(const Kv& kv, int page, int head) { return kv.strips(page, head); }
 };
 
 // A CTA has kWarpgroups query heads; kCtasPerSm CTAs fit on a multiprocessor.
 template <class Kv_, int kWarpgroups, int kStages_, int kLead_, int kCtasPerSm_>
 struct TileShape {
-  using Kv                      = Kv_;
-  using Shared                  = PagePipeline<Kv, kStages_>;
-  static constexpr bool kFp8    = std::is_same_v<Kv, Fp8KvPages>;
-  static constexpr int kThreads = 128 * kWarpgroups;
+  using Kv                         = Kv_;
+  using Shared                     = PagePipeline<Kv, kStages_>;
+  static constexpr bool kQuantized = !std::is_same_v<Kv, Bf16KvPages>;
+  static constexpr int kThreads    = 128 * kWarpgroups;
   static constexpr int kHeads = kWarpgroups, kStages = kStages_, kLead = kLead_, kCtasPerSm = kCtasPerSm_;
   // The page kLead steps ahead replaces one that every warpgroup released kStages - kLead steps ago.
   static_assert(kLead < kStages && kLead <= 32);
@@ -114,7 +116,7 @@ template <class Kv>
 using FourHeads = TileShape<Kv, 4, 12, 8, 1>;
 // More copies for each head, but one CTA computes while the other begins or ends.
 template <class Kv>
-using TwoHeads = TileShape<Kv, 2, std::is_same_v<Kv, Fp8KvPages> ? 5 : 6, 4, 2>;
+using TwoHeads = TileShape<Kv, 2, std::is_same_v<Kv, Bf16KvPages> ? 6 : 5, 4, 2>;
 
 // The part of a page in reach of a thread's rows: the causal and window mask.
 struct Reach {
@@ -260,9 +262,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(&pipeline.full[i], 1);
-      if constexpr (!S::kFp8) ptx::mbarrier_init(&pipeline.empty[i], S::kThreads / 32);
+      if constexpr (!S::kQuantized) ptx::mbarrier_init(&pipeline.empty[i], S::kThreads / 32);
     }
-    if constexpr (S::kFp8)
+    if constexpr (S::kQuantized)
       for (uint64_t& ready : pipeline.ready) ptx::mbarrier_init(&ready, S::kThreads / 32);
     ptx::fence_proxy_async();  // TMA sees the initialised barriers
   }
@@ -291,14 +293,14 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
     if (warp != n % S::kHeads * 4 || to >= steps) return;
     if (queued == 0) fetched = a.pages[pages_at + min(to + lane * S::kHeads, steps - 1)];
     const int page = __shfl_sync(kAllLanes, fetched, queued);
-    if constexpr (!S::kFp8)  // in FP8 `ready` of this step implies it: the stage's page was dequantised
-                             // before
+    if constexpr (!S::kQuantized)  // quantised: `ready` of this step implies it, as the stage's page was
+                                   // dequantised before
       if (to >= kStages)
         ptx::mbarrier_wait(&pipeline.empty[to % kStages], (to / kStages - 1) & 1);  // released by all warps
     if (lane == 0) load(to, page);
   };
   const auto wait_for_page = [&](const PipelineState& state, bool last) {
-    if constexpr (S::kFp8) return ptx::mbarrier_wait(&pipeline.ready[state.stage], state.phase);
+    if constexpr (S::kQuantized) return ptx::mbarrier_wait(&pipeline.ready[state.stage], state.phase);
     ptx::mbarrier_wait(&pipeline.full[state.stage], state.phase);
     if (!last || end % kPage == 0) return;
     // The end of the last page is not written yet. Weights there are 0, but 0 times NaN is NaN.
@@ -311,12 +313,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
 
   // Dequantises the page of step n to an operand. Values behind the last page's end become zeros.
   const auto dequantize = [&](int n) {
-    if constexpr (S::kFp8) {
+    if constexpr (S::kQuantized) {
       if (n >= steps) return;
       constexpr int kOperands = S::Shared::kOperands;
       ptx::mbarrier_wait(&pipeline.full[n % kStages], n / kStages & 1);
-      dequantize_fp8_page<S::kThreads>(pipeline.packed[n % kStages], pipeline.pages[n % kOperands],
-                                       end - (first_page + n) * kPage);
+      dequantize_kv_page<typename S::Kv, S::kThreads>(
+          pipeline.packed[n % kStages], pipeline.pages[n % kOperands], end - (first_page + n) * kPage);
       ptx::fence_proxy_async();  // the tensor cores see what was stored
       __syncwarp();              // stores of all lanes
       if (lane == 0) ptx::mbarrier_arrive(&pipeline.ready[n % kOperands]);
@@ -361,10 +363,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
   dequantize(0);
   for (int n = 0; n < steps; ++n) {
     wait_for_page(state, n == steps - 1);
-    if constexpr (!S::kFp8) ptx::warpgroup_fence_operand(rows.scores);
+    if constexpr (!S::kQuantized) ptx::warpgroup_fence_operand(rows.scores);
     ptx::warpgroup_fence_operand(rows.out);
     ptx::wgmma_fence();
-    if constexpr (S::kFp8) {
+    if constexpr (S::kQuantized) {
       add_values(previous_stage);  // in the first step the weights are zero
       ptx::wgmma_commit_group();
       dequantize(n + 1);  // uses the registers of the scores
@@ -392,7 +394,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
     ptx::wgmma_wait_group<0>();
     ptx::warpgroup_fence_operand(rows.out);
     ptx::warpgroup_fence_operand(rows.scores);  // the wgmmas read the weights' registers until now
-    if constexpr (!S::kFp8)
+    if constexpr (!S::kQuantized)
       if (n > 0 && lane == 0) ptx::mbarrier_arrive(&pipeline.empty[previous_stage]);
 #pragma unroll
     for (int i = 0; i < 16; ++i)
@@ -413,7 +415,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
 
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float inverse_sum = __fdividef(1, quad_reduce_sum(rows.sum[h]));
+    const float inverse_sum = __fdividef(KvFactors<typename S::Kv>::kValue, quad_reduce_sum(rows.sum[h]));
     uint32_t pairs[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i)
@@ -464,7 +466,7 @@ void launch_prefill_attention(View<const bf16, 3> q, const Kv& kv, View<const fl
       .query_heads  = static_cast<int>(heads),
       .group        = static_cast<int>(heads / kv.heads),
       .window       = static_cast<int>(window > 0 ? std::min(window, kNoWindow) : kNoWindow),
-      .scale        = scale * kLog2E};
+      .scale        = scale * kLog2E * KvFactors<Kv>::kKey};
   // Few steps for each CTA, or few CTAs.
   if ((window > 0 && window <= 4 * kPage) || tiles.extent(0) * heads / Four::kHeads < multiprocessors())
     launch<Two>(prompt, tiles.extent(0), stream);

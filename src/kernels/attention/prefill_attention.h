@@ -1,8 +1,8 @@
 // Prefill attention: the definition of kernels/attention/attention.h over the cache of
 // kernels/attention/paged_kv_cache.h, for tiles of consecutive rows of a sequence.
 //
-// bytes   q and out 4 Hq Dh a row; keys and values 256 Hkv (136 Hkv in FP8) for each position in reach of a
-//         tile, mostly from L2
+// bytes   q and out 4 Hq Dh a row; keys and values 256 Hkv (136 Hkv in FP8, 104 in K8V4, 72 in NVFP4) for
+//         each position in reach of a tile, mostly from L2
 // flops   4 Hq Dh for each pair of a row and a position in its reach
 // limit   the tensor cores, and as much the exponentials
 #pragma once
@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/attention/kv_layer.h"
 #include "kernels/attention/paged_kv_cache.h"
 
 namespace fathom::kernels {

@@ -12,6 +12,7 @@
 
 #include "cuda/device.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/kv_round_trip.h"
 #include "kernels/guarded_device_buffer.h"
 
 namespace fathom::kernels {
@@ -30,9 +31,11 @@ struct Case {
   float sink    = 0.5f;
   float loudest = 4;  // the largest query; keys and values are at most 1
   // A piece's first tile has this many rows, later ones kPrefillTileRows.
-  int first_rows = kPrefillTileRows;
-  bool fp8       = false;  // keys and values are those that an FP8 cache can hold
+  int first_rows  = kPrefillTileRows;
+  KvFormat format = KvFormat::bf16;  // keys and values are those that such a cache can hold
 };
+
+constexpr KvFormat kFormats[] = {KvFormat::bf16, KvFormat::fp8, KvFormat::k8v4, KvFormat::nvfp4};
 
 std::vector<float> as_floats(const std::vector<bf16>& numbers) { return {numbers.begin(), numbers.end()}; }
 
@@ -69,11 +72,12 @@ class Prompts {
     pages_.assign(static_cast<size_t>(S * longest_), -1);
     tiles_.assign(static_cast<size_t>(cache_pages_ * c.kv_heads * 2 * Bf16KvPages::kElements),
                   bf16::from_bits(kNaNs & 0xffff));
-    strips_.assign(static_cast<size_t>(cache_pages_ * c.kv_heads * Fp8KvPages::kPageBytes), kNaNs & 0xff);
+    packed_.assign(static_cast<size_t>(cache_pages_ * c.kv_heads * kTile * kv_position_bytes(c.format)),
+                   kNaNs & 0xff);
     keys_.assign(static_cast<size_t>(cache_pages_ * kTile * c.kv_heads * kHeadDim), 0);
     values_ = keys_;
     const Bf16KvPages kv{tiles_.data(), cache_pages_, c.kv_heads};
-    const Fp8KvPages fp8{strips_.data(), cache_pages_, c.kv_heads};
+    const KvLayer packed = kv_layer(c.format, packed_.data(), cache_pages_, c.kv_heads);
     for (int64_t s = 0; s < S; ++s) {
       const auto [begin, end] = c.pieces[static_cast<size_t>(s)];
       const int64_t reach     = c.window ? std::max<int64_t>(0, begin - c.window + 1) : 0;
@@ -85,12 +89,13 @@ class Prompts {
           float numbers[2][kHeadDim];
           for (auto& number : numbers[0]) number = p < reach ? 1000 : uniform(random);
           for (int64_t d = 0; d < kHeadDim; ++d)  // blocks of small numbers, and of large ones
-            numbers[1][d] = p < reach ? 1000 : std::ldexp(uniform(random), c.fp8 ? (d / 8 + p) % 4 * -3 : 0);
+            numbers[1][d] = p < reach ? 1000
+                                      : std::ldexp(uniform(random),
+                                                   c.format == KvFormat::bf16 ? 0 : (d / 8 + p) % 4 * -3);
+          kv_round_trip(packed, page, head, r, numbers[0], numbers[1]);
           for (const bool value : {false, true}) {
-            if (c.fp8) Fp8KvPages::put(fp8.strips(page, head), r, value, numbers[value]);
             for (int64_t d = 0; d < kHeadDim; ++d) {
-              const float number  = c.fp8 ? Fp8KvPages::get(fp8.strips(page, head), r, value, d)
-                                          : static_cast<float>(bf16(numbers[value][d]));
+              const float number  = numbers[value][d];
               const int64_t place = ((page * kTile + r) * c.kv_heads + head) * kHeadDim + d;
               (value ? values_ : keys_)[static_cast<size_t>(place)]                        = number;
               (value ? kv.values(page, head) : kv.keys(page, head))[Bf16KvPages::at(r, d)] = bf16(number);
@@ -106,9 +111,9 @@ class Prompts {
   // The results of all rows; rows of no tile are NaN. Padding tiles enlarge the grid, which decides the shape
   // of CTAs.
   std::vector<bf16> attend(int first_rows, int padding = 0) const {
-    return attend(first_rows, padding, c_.fp8);
+    return attend(first_rows, padding, c_.format);
   }
-  std::vector<bf16> attend(int first_rows, int padding, bool fp8) const {
+  std::vector<bf16> attend(int first_rows, int padding, KvFormat format) const {
     std::vector<PrefillTile> tiles;
     int32_t row = 0;
     for (size_t s = 0; s < c_.pieces.size(); ++s) {
@@ -121,9 +126,9 @@ class Prompts {
     }
     tiles.resize(tiles.size() + static_cast<size_t>(padding), {-1, 0, -1});
     const GuardedDeviceBuffer q(q_), bf16_cache(tiles_);
-    const GuardedDeviceBuffer fp8_cache(strips_);
+    const GuardedDeviceBuffer packed_cache(packed_);
     KvLayer cache = Bf16KvPages{bf16_cache.data(), cache_pages_, c_.kv_heads};
-    if (fp8) cache = Fp8KvPages{fp8_cache.data(), cache_pages_, c_.kv_heads};
+    if (format != KvFormat::bf16) cache = kv_layer(format, packed_cache.data(), cache_pages_, c_.kv_heads);
     const GuardedDeviceBuffer sinks(sinks_);
     const GuardedDeviceBuffer positions(positions_), pages(pages_);
     const GuardedDeviceBuffer list(tiles);
@@ -205,7 +210,7 @@ class Prompts {
   Case c_;
   int64_t longest_ = 1, cache_pages_ = 0;
   std::vector<bf16> q_, tiles_;
-  std::vector<uint8_t> strips_;
+  std::vector<uint8_t> packed_;
   std::vector<float> sinks_, keys_, values_;
   std::vector<int32_t> positions_, pages_;
 };
@@ -223,10 +228,11 @@ TEST_F(PagedAttentionMany, WholePromptsOfEveryLength) {
   Case c;
   for (const int64_t length : {1, 2, 63, 64, 65, 127, 128, 129, 300}) c.pieces.push_back({0, length});
   for (const int64_t window : {0, 1, 64, 128})
-    for (const bool fp8 : {false, true}) {
-      SCOPED_TRACE("window " + std::to_string(window) + (fp8 ? ", fp8" : ""));
+    for (const KvFormat format : kFormats) {
+      SCOPED_TRACE("window " + std::to_string(window) + ", format " +
+                   std::to_string(static_cast<int>(format)));
       c.window = window;
-      c.fp8    = fp8;
+      c.format = format;
       Prompts(*device, c).expect_right();
     }
 }
@@ -239,8 +245,9 @@ TEST_F(PagedAttentionMany, ManyPages) {
 
 // The warp that loads pages prefetches 32 page numbers at a time.
 TEST_F(PagedAttentionMany, MorePagesThanAreKnownAtATime) {
-  for (const bool fp8 : {false, true})
-    Prompts(*device, {.query_heads = 4, .kv_heads = 1, .pieces = {{9000, 9030}}, .fp8 = fp8}).expect_right();
+  for (const KvFormat format : kFormats)
+    Prompts(*device, {.query_heads = 4, .kv_heads = 1, .pieces = {{9000, 9030}}, .format = format})
+        .expect_right();
 }
 
 TEST_F(PagedAttentionMany, PiecesContinueAnywhere) {
@@ -276,9 +283,10 @@ TEST_F(PagedAttentionMany, LoudScores) {
 TEST_F(PagedAttentionMany, SameBitsHoweverRowsAreTiled) {
   for (const float loudest : {4.f, 100.f})
     for (const int64_t window : {0, 64, 300})
-      for (const bool fp8 : {false, true}) {
+      for (const KvFormat format : kFormats) {
         const Prompts prompts(
-            *device, {.window = window, .pieces = {{0, 300}, {90, 400}}, .loudest = loudest, .fp8 = fp8});
+            *device,
+            {.window = window, .pieces = {{0, 300}, {90, 400}}, .loudest = loudest, .format = format});
         const auto once = prompts.attend(kPrefillTileRows);
         for (const int first_rows : {kPrefillTileRows, 1, 17, 38})
           for (const int padding : {0, 200}) {
@@ -288,23 +296,25 @@ TEST_F(PagedAttentionMany, SameBitsHoweverRowsAreTiled) {
       }
 }
 
-TEST_F(PagedAttentionMany, AnFp8CacheIsTheBf16CacheOfItsNumbers) {
-  for (const float loudest : {4.f, 400.f})
-    for (const int64_t window : {0, 64, 300}) {
-      const Prompts prompts(*device, {.query_heads = 8,
-                                      .kv_heads    = 2,
-                                      .window      = window,
-                                      .pieces      = {{0, 300}, {37, 165}, {900, 1000}},
-                                      .loudest     = loudest,
-                                      .fp8         = true});
-      prompts.expect_right();
-      for (const int padding : {0, 200}) {
-        const auto fp8 = prompts.attend(kPrefillTileRows, padding, true);
-        const auto its = prompts.attend(kPrefillTileRows, padding, false);
-        EXPECT_EQ(std::memcmp(fp8.data(), its.data(), fp8.size() * sizeof(bf16)), 0)
-            << "loudest " << loudest << ", window " << window << ", padding " << padding;
+TEST_F(PagedAttentionMany, AQuantisedCacheIsTheBf16CacheOfItsNumbers) {
+  for (const KvFormat format : {KvFormat::fp8, KvFormat::k8v4, KvFormat::nvfp4})
+    for (const float loudest : {4.f, 400.f})
+      for (const int64_t window : {0, 64, 300}) {
+        const Prompts prompts(*device, {.query_heads = 8,
+                                        .kv_heads    = 2,
+                                        .window      = window,
+                                        .pieces      = {{0, 300}, {37, 165}, {900, 1000}},
+                                        .loudest     = loudest,
+                                        .format      = format});
+        prompts.expect_right();
+        for (const int padding : {0, 200}) {
+          const auto quantised = prompts.attend(kPrefillTileRows, padding, format);
+          const auto its       = prompts.attend(kPrefillTileRows, padding, KvFormat::bf16);
+          EXPECT_EQ(std::memcmp(quantised.data(), its.data(), its.size() * sizeof(bf16)), 0)
+              << "format " << static_cast<int>(format) << ", loudest " << loudest << ", window " << window
+              << ", padding " << padding;
+        }
       }
-    }
 }
 
 TEST_F(PagedAttentionMany, NoRows) {

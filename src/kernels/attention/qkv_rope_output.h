@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/view.h"
-#include "kernels/attention/paged_kv_cache.h"
+#include "kernels/attention/kv_layer.h"
 
 namespace fathom::kernels {
 

@@ -142,9 +142,9 @@ void launch_rows(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y,
 
 void qkv_rope_gemm(View<const bf16, 2> x, const PackedMatrix& w, const QkvRopeOutput& to, StreamRef stream,
                    SumOrder order) {
-  std::visit(
-      [&](const auto& kv) { launch_for_rows(x, w, rope_kv_write_epilogue(x, w, to, kv), order, stream); },
-      to.kv);
+  with_kv_writer(to.kv, [&](const auto& kv) {
+    launch_for_rows(x, w, rope_kv_write_epilogue(x, w, to, kv), order, stream);
+  });
 }
 
 void linear_add_gemm(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream,

@@ -326,7 +326,7 @@ void launch_linear(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> 
 }  // namespace
 
 void qkv_rope_gemv(View<const bf16, 2> x, const PackedMatrix& w, const QkvRopeOutput& to, StreamRef stream) {
-  std::visit([&](const auto& kv) { launch(x, w, rope_kv_write_epilogue(x, w, to, kv), stream); }, to.kv);
+  with_kv_writer(to.kv, [&](const auto& kv) { launch(x, w, rope_kv_write_epilogue(x, w, to, kv), stream); });
 }
 
 void linear_add_gemv(View<const bf16, 2> x, const PackedMatrix& w, View<float, 2> y, StreamRef stream) {

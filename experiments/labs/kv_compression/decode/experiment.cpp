@@ -87,7 +87,7 @@ const Experiment<Pages> decode{
         "must become bf16 for the tensor cores. How much faster is a decode step, and than with FP8?",
     .limit = Limit::memory,
     // 64 sequences have 537 MB of keys and values in bf16, 285 in FP8, 218 in K8V4 and 151 in NVFP4.
-    .axes  = {{"window", {0}}, {"sequences", {64, 8}}, {"context", {4096}}},
+    .axes  = {{"window", {0}}, {"sequences", {64}}, {"context", {4096}}},
     .quick = {{"sequences", {8}}},
     // Sizes around strips (16), runs (32) and pages (64), and windows that begin anywhere in them.
     .check_at = {{"window", {0, 1, 300}},

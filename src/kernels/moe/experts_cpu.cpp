@@ -132,6 +132,10 @@ void expert_products(const ExpertsTask& task, const ExpertsScratch& s, int64_t a
   });
 }
 
+// Largest argument of hn::Exp, which beyond it counts its exponent past the end of a float's. e^104 is
+// infinite in fp32 as e^89 is.
+inline constexpr float kMaxExponent = 104;
+
 // SwiGLU: a(i) from the gate u(2 i) and the linear part u(2 i + 1), i in [0, count). Reads and writes whole
 // vectors. NaN stays NaN, because Min and Max then return their second operand.
 HWY_INLINE void swiglu(const float* u, int64_t count, float limit, float alpha, float* a) {
@@ -142,7 +146,7 @@ HWY_INLINE void swiglu(const float* u, int64_t count, float limit, float alpha, 
     hn::LoadInterleaved2(d, u + 2 * i, gate, up);
     gate               = hn::Min(upper, gate);
     up                 = hn::Max(lower, hn::Min(upper, up));
-    const Floats decay = hn::Exp(d, hn::Mul(hn::Set(d, -alpha), gate));
+    const Floats decay = hn::Exp(d, hn::Min(hn::Set(d, kMaxExponent), hn::Mul(hn::Set(d, -alpha), gate)));
     hn::Store(hn::Mul(hn::Div(gate, hn::Add(one, decay)), hn::Add(up, one)), d, a + i);
   }
 }

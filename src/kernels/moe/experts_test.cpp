@@ -218,6 +218,36 @@ TEST(Experts, ClampGateFromAboveAndUpOnBothSides) {
   });
 }
 
+// The exponential of -alpha gate exceeds every float from a gate of -52.2 on; the activation is then zero.
+TEST(Experts, AGateFarBelowZeroIsClosed) {
+  for_each_simd_target([] {
+    for (const float gate : {-50.0f, -53.0f, -61.0f, -62.0f, -104.0f, -105.0f, -106.0f, -150.0f, -200.0f,
+                             -300.0f, -1e3f, -1e4f, -1e5f, -1e10f, -1e30f, -3e38f})
+      for (const float up : {-3.0f, 0.0f, 2.0f}) {
+        Problem p(1, 2, 1, 1, 1, Format::bf16, Format::bf16);
+        p.x          = {gate, up};
+        p.y          = {0, 0};
+        p.weights    = {1};
+        p.mlp1.plain = {bf16(1), bf16(0), bf16(0), bf16(1)};
+        p.mlp2.plain = {bf16(1), bf16(0)};
+        p.bias1 = p.bias2  = {bf16(0), bf16(0)};
+        const double exact = gate / (1 + std::exp(-1.702f * static_cast<double>(gate))) * (up + 1.0);
+        // e^88.7 is the largest that fp32 holds: below 2^-120 the activation may be lost.
+        const double tolerance = 2e-5 * std::fabs(exact) + 0x1p-120;
+        EXPECT_NEAR(p.run(experts_reference, 1, 0, 1)[0], exact, tolerance) << "gate " << gate;
+        EXPECT_NEAR(p.run()[0], exact, tolerance) << "gate " << gate;
+      }
+  });
+}
+
+TEST(Experts, AGateThatIsNoNumberIsPassedOn) {
+  for_each_simd_target([] {
+    Problem p(1, 2, 1, 1, 1, Format::bf16, Format::bf16);
+    p.x = {std::nanf(""), 1};
+    EXPECT_TRUE(std::isnan(p.run()[0]));
+  });
+}
+
 TEST(Experts, ATokenKeepsItsBitsWhateverElseIsThere) {
   for_each_simd_target([] {
     for (const Format format : {Format::mxfp4, Format::bf16}) {

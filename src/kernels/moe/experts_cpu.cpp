@@ -11,10 +11,6 @@
 //         experts are then added in the token's own order, whichever threads computed them
 #include "kernels/moe/experts.h"
 
-#include <fmt/format.h>
-
-#include "core/expect.h"
-#include "core/mxfp4_nvfp4.h"
 #include "core/thread_pool.h"
 #include "kernels/gemm/gemm_scratch_cpu.h"
 #include "kernels/gemm/panel_scheduler_cpu.h"
@@ -25,34 +21,16 @@
 #define HWY_TARGET_INCLUDE "kernels/moe/experts_cpu.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, because it is compiled for each instruction set.
-#include "hwy/contrib/math/math-inl.h"
 #include "kernels/gemm/gemm_microkernel_cpu.h"
+#include "kernels/moe/expert_layer_cpu.h"
 
 #ifndef FATHOM_KERNELS_EXPERTS_CPU
 #define FATHOM_KERNELS_EXPERTS_CPU
 namespace fathom::kernels {
 namespace {
 
-struct ExpertsTask {
-  View<const float, 2> x;
-  View<const int32_t, 2> experts;
-  View<const float, 2> weights;
-  const ExpertWeights& w;
-  View<float, 2> y;
-  ThreadPool& threads;
-
-  int64_t tokens() const { return x.extent(0); }
-  int64_t hidden() const { return x.extent(1); }
-  int64_t top_k() const { return experts.extent(1); }
-  int64_t num_experts() const { return w.mlp1_bias.extent(0); }
-  int64_t intermediate() const { return w.mlp1_bias.extent(1) / 2; }
-};
-
-// An expert row is a token and one of its experts, r = t top_k + k. "Sorted": by expert, then by token.
 struct ExpertsScratch {
-  int32_t* sorted_rows;     // [T top_k], sorted
-  int32_t* first;           // [E + 1], offsets of the experts' rows
-  int32_t* active;          // [E], the experts that have a row
+  SortedRows sorted;
   float* x;                 // [T, H padded], permuted rows
   const float** x_rows;     // [T top_k], sorted
   float* activations;       // [T top_k, I padded], sorted, permuted rows
@@ -62,9 +40,7 @@ struct ExpertsScratch {
 
   ExpertsScratch(int64_t rows, int64_t top_k, int64_t num_experts, int64_t hidden, int64_t intermediate,
                  int threads, ScratchAllocator& allocator)
-      : sorted_rows(allocator.take<int32_t>(rows * top_k)),
-        first(allocator.take<int32_t>(num_experts + 1)),
-        active(allocator.take<int32_t>(num_experts)),
+      : sorted(rows * top_k, num_experts, allocator),
         x(allocator.take<float>(rows * round_up(hidden, kRowPadding))),
         x_rows(allocator.take<const float*>(rows * top_k)),
         activations(allocator.take<float>(rows * top_k * round_up(intermediate, kRowPadding))),
@@ -72,26 +48,6 @@ struct ExpertsScratch {
         out(allocator.take<float>(rows * top_k * hidden)),
         tiles(std::max(hidden, intermediate), threads, allocator) {}
 };
-
-// Counting sort. Returns the number of active experts.
-int64_t group_by_expert(const ExpertsTask& task, const ExpertsScratch& s) {
-  const int64_t num_experts = task.num_experts();
-  std::fill_n(s.first, num_experts + 1, 0);
-  for (int64_t t = 0; t < task.tokens(); ++t)
-    for (int64_t k = 0; k < task.top_k(); ++k) ++s.first[task.experts(t, k) + 1];
-  int64_t active = 0;
-  for (int64_t e = 0; e < num_experts; ++e) {
-    if (s.first[e + 1] > 0) s.active[active++] = static_cast<int32_t>(e);
-    s.first[e + 1] += s.first[e];
-  }
-  for (int64_t t = 0; t < task.tokens(); ++t)
-    for (int64_t k = 0; k < task.top_k(); ++k)
-      s.sorted_rows[s.first[task.experts(t, k)]++] = static_cast<int32_t>(t * task.top_k() + k);
-  std::copy_backward(s.first, s.first + num_experts,
-                     s.first + num_experts + 1);  // each offset had advanced to the next expert's
-  s.first[0] = 0;
-  return active;
-}
 
 }  // namespace
 }  // namespace fathom::kernels
@@ -122,7 +78,8 @@ void expert_products(const ExpertsTask& task, const ExpertsScratch& s, int64_t a
   task.threads.run_shares([&](int worker) {
     const TileScratch tile = s.tiles.of(worker);
     for (auto run = queue.take(); run.begin < run.end; run = queue.take()) {
-      const int64_t e = s.active[run.matrix], first = s.first[e], count = s.first[e + 1] - first;
+      const int64_t e = s.sorted.active[run.matrix], first = s.sorted.first[e],
+                    count = s.sorted.first[e + 1] - first;
       dot_products(matrix_of(matrices, e), rows + first, count, run.begin * kPanel,
                    std::min(run.end * kPanel, outputs), tile,
                    [&](int64_t row, int64_t some, int64_t n0, int64_t n1, const float* sums) {
@@ -130,25 +87,6 @@ void expert_products(const ExpertsTask& task, const ExpertsScratch& s, int64_t a
                    });
     }
   });
-}
-
-// Largest argument of hn::Exp, which beyond it counts its exponent past the end of a float's. e^104 is
-// infinite in fp32 as e^89 is.
-inline constexpr float kMaxExponent = 104;
-
-// SwiGLU: a(i) from the gate u(2 i) and the linear part u(2 i + 1), i in [0, count). Reads and writes whole
-// vectors. NaN stays NaN, because Min and Max then return their second operand.
-HWY_INLINE void swiglu(const float* u, int64_t count, float limit, float alpha, float* a) {
-  const Lanes d;
-  const Floats upper = hn::Set(d, limit), lower = hn::Set(d, -limit), one = hn::Set(d, 1.0f);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    Floats gate, up;
-    hn::LoadInterleaved2(d, u + 2 * i, gate, up);
-    gate               = hn::Min(upper, gate);
-    up                 = hn::Max(lower, hn::Min(upper, up));
-    const Floats decay = hn::Exp(d, hn::Min(hn::Set(d, kMaxExponent), hn::Mul(hn::Set(d, -alpha), gate)));
-    hn::Store(hn::Mul(hn::Div(gate, hn::Add(one, decay)), hn::Add(up, one)), d, a + i);
-  }
 }
 
 // The first layer: activations of all expert rows, permuted for a Matrix2.
@@ -166,7 +104,7 @@ void up_projection(const ExpertsTask& task, const ExpertsScratch& s, int64_t act
       permute_row<MatrixOf<Matrices1>>(task.x.data() + t * task.x.stride(0), task.hidden(),
                                        s.x + t * x_stride);
     for (int64_t i = begin * top_k; i < end * top_k; ++i) {
-      s.x_rows[i]          = s.x + s.sorted_rows[i] / top_k * x_stride;
+      s.x_rows[i]          = s.x + s.sorted.rows[i] / top_k * x_stride;
       s.activation_rows[i] = s.activations + i * a_stride;
       const int64_t whole  = intermediate / kStep * kStep;  // padding, which the products do not write
       std::fill_n(s.activation_rows[i] + whole, round_up(intermediate - whole, kStep), 0.0f);
@@ -180,7 +118,7 @@ void up_projection(const ExpertsTask& task, const ExpertsScratch& s, int64_t act
                     for (int64_t r = 0; r < count; ++r) {
                       for (int64_t n = n0; n < n1; ++n)
                         u[n - n0] = sums[r * kPanel + n - n0] + static_cast<float>(w.mlp1_bias(e, n));
-                      swiglu(u, (n1 - n0) / 2, w.limit, w.alpha, a);
+                      swiglu(Lanes(), u, (n1 - n0) / 2, w.limit, w.alpha, a);
                       float* row = s.activation_rows[first + r];
                       for (int64_t i = n0 / 2; i < n1 / 2; ++i)
                         row[i / kStep * kStep + kPermutation.index[i % kStep]] = a[i - n0 / 2];
@@ -195,45 +133,25 @@ void down_projection(const ExpertsTask& task, const ExpertsScratch& s, int64_t a
   expert_products(task, s, active, mlp2, hidden, s.activation_rows,
                   [&](int64_t e, int64_t first, int64_t count, int64_t n0, int64_t n1, const float* sums) {
                     for (int64_t r = 0; r < count; ++r) {
-                      float* out = s.out + s.sorted_rows[first + r] * hidden;
+                      float* out = s.out + s.sorted.rows[first + r] * hidden;
                       for (int64_t n = n0; n < n1; ++n)
                         out[n] = sums[r * kPanel + n - n0] + static_cast<float>(task.w.mlp2_bias(e, n));
                     }
                   });
 }
 
-void combine(const ExpertsTask& task, const ExpertsScratch& s) {
-  const int64_t hidden = task.hidden(), top_k = task.top_k();
-  task.threads.parallel_for(task.tokens(), 1, [&](int64_t begin, int64_t end) HWY_ATTR {
-    const Lanes d;
-    for (int64_t t = begin; t < end; ++t) {
-      float* y         = task.y.data() + t * task.y.stride(0);
-      const float* out = s.out + t * top_k * hidden;
-      int64_t h        = 0;
-      for (; h + kLanes <= hidden; h += kLanes) {
-        Floats sum = hn::LoadU(d, y + h);
-        for (int64_t k = 0; k < top_k; ++k)
-          sum = hn::MulAdd(hn::Set(d, task.weights(t, k)), hn::LoadU(d, out + k * hidden + h), sum);
-        hn::StoreU(sum, d, y + h);
-      }
-      for (; h < hidden; ++h)
-        for (int64_t k = 0; k < top_k; ++k) y[h] += task.weights(t, k) * out[k * hidden + h];
-    }
-  });
-}
-
 void experts(const ExpertsTask& task, View<std::byte, 1> memory) {
   ScratchAllocator allocator(memory);
   const ExpertsScratch s(task.tokens(), task.top_k(), task.num_experts(), task.hidden(), task.intermediate(),
                          task.threads.threads(), allocator);
-  const int64_t active = group_by_expert(task, s);
+  const int64_t active = group_by_expert(task, s.sorted);
   std::visit(
       [&](const auto& mlp1, const auto& mlp2) {
         up_projection<MatrixOf<std::decay_t<decltype(mlp2)>>>(task, s, active, mlp1);
         down_projection(task, s, active, mlp2);
       },
       task.w.mlp1, task.w.mlp2);
-  combine(task, s);
+  combine(Lanes(), task, s.out);
 }
 
 #else
@@ -249,53 +167,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace fathom::kernels {
-namespace {
 
 HWY_EXPORT(experts);
-
-void expect_matrices(const char* name, const ExpertMatrices& matrices, int64_t num_experts, int64_t outputs,
-                     int64_t inputs) {
-  bool fits;
-  if (const auto* packed = std::get_if<Mxfp4Matrices>(&matrices)) {
-    const auto& [blocks, scales] = *packed;
-    const int64_t groups         = inputs / kMxfp4Block;
-    fits = inputs % kMxfp4Block == 0 && blocks.extent(0) == num_experts && blocks.extent(1) == outputs &&
-           blocks.extent(2) == groups && blocks.extent(3) == kMxfp4Block / 2 && blocks.contiguous() &&
-           scales.extent(0) == num_experts && scales.extent(1) == outputs && scales.extent(2) == groups &&
-           scales.contiguous();
-  } else {
-    const auto& plain = std::get<View<const bf16, 3>>(matrices);
-    fits = plain.extent(0) == num_experts && plain.extent(1) == outputs && plain.extent(2) == inputs &&
-           (inputs <= 1 || plain.stride(2) == 1);
-  }
-  FATHOM_EXPECT(fits,
-                fmt::format("{} must be {} matrices [{}, {}] of contiguous rows, in MXFP4 all contiguous and "
-                            "of whole blocks of {}",
-                            name, num_experts, outputs, inputs, kMxfp4Block));
-}
-
-}  // namespace
 
 void experts_cpu(View<const float, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
                  const ExpertWeights& w, View<float, 2> y, const Execution& on) {
   const ExpertsTask task{x, experts, weights, w, y, *on.threads};
-  const int64_t tokens = task.tokens(), hidden = task.hidden(), num_experts = task.num_experts();
-  FATHOM_EXPECT(y.extent(0) == tokens && y.extent(1) == hidden,
-                fmt::format("x [{}, {}] but y [{}, {}]", tokens, hidden, y.extent(0), y.extent(1)));
-  FATHOM_EXPECT(
-      experts.extent(0) == tokens && weights.extent(0) == tokens && weights.extent(1) == task.top_k(),
-      "experts and weights must be [T, top_k]");
-  FATHOM_EXPECT(hidden <= 1 || (x.stride(1) == 1 && y.stride(1) == 1), "rows of x and y must be contiguous");
-  FATHOM_EXPECT(w.mlp1_bias.extent(1) % 2 == 0 && w.mlp2_bias.extent(0) == num_experts &&
-                    w.mlp2_bias.extent(1) == hidden,
-                "mlp1_bias must be [E, 2I], mlp2_bias [E, H]");
-  expect_matrices("mlp1", w.mlp1, num_experts, 2 * task.intermediate(), hidden);
-  expect_matrices("mlp2", w.mlp2, num_experts, hidden, task.intermediate());
-  for (int64_t t = 0; t < tokens; ++t)
-    for (int64_t k = 0; k < task.top_k(); ++k)
-      FATHOM_EXPECT(experts(t, k) >= 0 && experts(t, k) < num_experts,
-                    fmt::format("token {} asks for expert {} of {}", t, experts(t, k), num_experts));
-  if (tokens == 0) return;
+  expect_experts(task);
+  if (task.tokens() == 0) return;
   HWY_DYNAMIC_DISPATCH(experts)(task, on.scratch);
 }
 

@@ -157,6 +157,11 @@ class Made(Program):
         self.assertEqual(answers[0], answers[1])
         self.assertNotEqual(answers[0], answers[2])
 
+        # Experts in MXFP4 take activations in int8, those in BF16 do not.
+        self.done("generate", "--model", packed, "--prompt-ids", "5,6,7", "--activation-dtype", "int8", "--ignore-eos", "--max-tokens", 9)
+        self.refused("fathom model quantize", "generate", "--model", plain, "--prompt-ids", "5,6,7", "--activation-dtype", "int8")
+        self.refused("--activation-dtype", "generate", "--model", packed, "--prompt-ids", "5,6,7", "--activation-dtype", "int4")
+
         int8 = self.folder / "int8"
         self.assertIn("attention", self.done("model", "quantize", "--dense", "int8", packed, int8))
         self.assertIn("in int8", self.done("model", "inspect", int8))
@@ -191,7 +196,7 @@ class Made(Program):
     def test_what_formats_cost_is_what_was_recorded(self):
         tiny = pathlib.Path(__file__).resolve().parent.parent / "models" / "tiny"
         text = (tiny / "README.md").read_text()
-        for name in ("kv_bf16", "kv_fp8", "kv_k8v4", "kv_nvfp4", "kv_nvfp4_hadamard", "weights_fp8", "weights_nvfp4", "dense_int8"):
+        for name in ("kv_bf16", "kv_fp8", "kv_k8v4", "kv_nvfp4", "kv_nvfp4_hadamard", "weights_fp8", "weights_nvfp4", "dense_int8", "activations_int8"):
             seen = json.loads((tiny / f"eval_{name}.json").read_text())["divergence"]
             row = f"| `eval_{name}.json` | {seen['kl']:.2g} | {seen['nll']:+.2g} | {seen['equal_answers']} of {seen['answers']} |"
             self.assertEqual([line for line in text.splitlines() if line.startswith(f"| `eval_{name}.json` |")], [row])
@@ -270,6 +275,12 @@ class Eval(Program):
         self.done("model", "quantize", "--dense", "int8", tiny, int8)
         difference = eval(int8, "--against", tiny)["divergence"]["kl"]
         self.assertTrue(1e-10 < difference < 1e-3, f"int8: {difference}")
+        rounded = eval(tiny, "--activation-dtype", "int8", "--against-activation-dtype", "auto")
+        self.assertEqual([rounded[which]["activations"] for which in ("model", "against")], ["int8", "fp32"])
+        self.assertEqual(rounded["against"]["likelihood"], alone["model"]["likelihood"])
+        self.assertTrue(1e-10 < rounded["divergence"]["kl"] < 1e-2, rounded["divergence"])
+        self.refused("fathom model quantize", "model", "eval", self.folder / "fake_bf16", "--activation-dtype", "int8", "--grammar",
+                     tiny / "tasks.toml", "--count", 1)
         self.refused("int4", "model", "quantize", "--fake", "int4", tiny, self.folder / "none")
         self.done("model", "make", "--shape", "tiny", "--vocab", 1024, self.folder / "wide")
         for name in ("tokenizer.json", "generation_config.json"):

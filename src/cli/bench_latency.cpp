@@ -155,7 +155,9 @@ Latency measure_latency(const LatencyFlags& flags) {
   } else if (const auto ceilings = machine::read_ceilings(machine::ceilings_path())) {
     seen.read_bytes_per_s =
         machine::median_rate(machine::Level::dram, machine::Traffic::read, engine->threads(), *ceilings);
-    seen.peak_flops = machine::median_flops(DType::fp32, engine->threads(), *ceilings);
+    // Of experts that multiply integers, no ceiling is measured.
+    if (engine->config().activation_dtype == engine::EngineConfig::ActivationDtype::automatic)
+      seen.peak_flops = machine::median_flops(DType::fp32, engine->threads(), *ceilings);
   }
   for (const int64_t batch : flags.batches) {
     BatchLatency& now = seen.batches.emplace_back();
@@ -369,10 +371,10 @@ void print(const LatencyFlags& flags, const Latency& seen) {
              to_text(to_table(flags, seen)));
   if (seen.read_bytes_per_s)
     fmt::print(
-        "limits: prefill {:.4g} Gflop/s, decode the {:.4g} GB/s read from memory that doctor measured; "
-        "a step of {} touches {:.4g} MB\n",
-        seen.peak_flops.value_or(0) * 1e-9, *seen.read_bytes_per_s * 1e-9, seen.batches.front().batch,
-        seen.batches.front().step_bytes * 1e-6);
+        "limits: {}decode the {:.4g} GB/s read from memory that doctor measured; a step of {} touches {:.4g} "
+        "MB\n",
+        seen.peak_flops ? fmt::format("prefill {:.4g} Gflop/s, ", *seen.peak_flops * 1e-9) : "",
+        *seen.read_bytes_per_s * 1e-9, seen.batches.front().batch, seen.batches.front().step_bytes * 1e-6);
   else
     fmt::print("limits unknown: `fathom doctor` measures this machine\n");
   fmt::print("{}", engine_report_text(seen.stats));

@@ -32,6 +32,12 @@ const std::map<std::string, engine::EngineConfig::KvDtype>& kv_dtypes() {
   return dtypes;
 }
 
+const std::map<std::string, engine::EngineConfig::ActivationDtype>& activation_dtypes() {
+  using Dtype = engine::EngineConfig::ActivationDtype;
+  static const std::map<std::string, Dtype> dtypes{{"auto", Dtype::automatic}, {"int8", Dtype::int8}};
+  return dtypes;
+}
+
 std::function<void(int64_t, int64_t)> loading_on(ProgressDisplay& display, const std::string& model) {
   return [&display, model](int64_t done, int64_t total) {
     display.show({.experiment = model,
@@ -73,6 +79,16 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
           "times as many), k8v4 (FP8 keys, 4-bit values: 2.5 times), nvfp4 (4-bit keys and values: 3.6 "
           "times)")
       ->check(CLI::IsMember(kv_dtypes()))
+      ->group("Engine");
+  verb.add_option_function<std::string>(
+          "--activation-dtype",
+          [&c](const std::string& dtype) { c.activation_dtype = activation_dtypes().at(dtype); },
+          "auto (default; fp32, on a GPU bf16) or int8: on a CPU, the inputs of experts in MXFP4 rounded to "
+          "8 "
+          "bits, 32 to a scale, and multiplied as integers, faster for wide experts (`fathom model eval` "
+          "shows what "
+          "it costs in quality)")
+      ->check(CLI::IsMember(activation_dtypes()))
       ->group("Engine");
   verb.add_option("--threads", c.threads, "CPU threads; 0: one for each CPU")
       ->check(whole_between(0, 4096))

@@ -24,6 +24,9 @@ struct EngineFlags {
 // What --kv-cache-dtype takes.
 const std::map<std::string, engine::EngineConfig::KvDtype>& kv_dtypes();
 
+// What --activation-dtype takes.
+const std::map<std::string, engine::EngineConfig::ActivationDtype>& activation_dtypes();
+
 void add_engine_flags(CLI::App& verb, EngineFlags& flags);
 
 // EngineConfig::loading, shown on `display`, which must outlive it.

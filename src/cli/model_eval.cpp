@@ -1,5 +1,5 @@
 // fathom model eval: a model's accuracy, task by task, and how likely it finds the right answers; against
-// another model or the same with another KV cache, how far the two differ.
+// another model or the same with another KV cache or other activations, how far the two differ.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -37,7 +37,7 @@ using nlohmann::json;
 struct EvalFlags {
   std::string folder, against, drafter;
   std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
-  std::string against_kv;
+  std::string against_kv, against_activation;
   bool hadamard = false;
   int64_t count = 2000, likelihood_count = 50;
   uint64_t seed = 1;
@@ -46,7 +46,8 @@ struct EvalFlags {
 };
 
 struct Evaluation {
-  std::string kv_cache;  // as "fp32", "fp8", or "fp8, emulated" on a CPU
+  std::string kv_cache;     // as "fp32", "fp8", or "fp8, emulated" on a CPU
+  std::string activations;  // as "fp32": inputs of the experts
   engine::Likelihood likelihood;
   AccuracyReport accuracy;
   // While the cases were answered.
@@ -73,6 +74,11 @@ std::string kv_cache_of(const engine::EngineConfig& config) {
       return fmt::format("{}{}{}", name, config.emulate_kv_hadamard ? " after a Hadamard rotation" : "",
                          config.gpu ? "" : ", emulated");
   return "unknown";
+}
+
+std::string activations_of(const engine::EngineConfig& config) {
+  if (config.activation_dtype == engine::EngineConfig::ActivationDtype::int8) return "int8";
+  return config.gpu ? "bf16" : "fp32";
 }
 
 Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::EngineConfig config) {
@@ -107,6 +113,7 @@ Evaluation evaluate(const std::string& folder, const EvalFlags& flags, engine::E
       accepted_at.push_back(static_cast<double>(accepted) /
                             static_cast<double>(after.drafts - before.drafts));
   return {.kv_cache         = kv_cache_of(config),
+          .activations      = activations_of(config),
           .likelihood       = std::move(likelihood),
           .accuracy         = std::move(accuracy),
           .drafted_tokens   = after.drafted_tokens - before.drafted_tokens,
@@ -126,9 +133,11 @@ Evaluated evaluate(const EvalFlags& flags) {
     config.draft_budget    = false;
   }
   Evaluated seen{.first = evaluate(flags.folder, flags, config)};
-  if (flags.against.empty() && flags.against_kv.empty()) return seen;
+  if (flags.against.empty() && flags.against_kv.empty() && flags.against_activation.empty()) return seen;
   config.emulate_kv_hadamard = false;
   if (!flags.against_kv.empty()) config.kv_dtype = kv_dtypes().at(flags.against_kv);
+  if (!flags.against_activation.empty())
+    config.activation_dtype = activation_dtypes().at(flags.against_activation);
   seen.second       = evaluate(flags.against.empty() ? flags.folder : flags.against, flags, config);
   const auto &first = seen.first.likelihood, &second = seen.second->likelihood;
   if (first.tokens != second.tokens || first.logprobs.size() != second.logprobs.size())
@@ -171,6 +180,7 @@ json to_json(const Evaluation& evaluation) {
               {"tokens_per_step", evaluation.tokens_per_step()},
               {"accepted_at", evaluation.accepted_at},
               {"kv_cache", evaluation.kv_cache},
+              {"activations", evaluation.activations},
               {"likelihood",
                {{"answers", likelihood.answers},
                 {"tokens", likelihood.tokens},
@@ -209,8 +219,9 @@ json to_json(const EvalFlags& flags, const Evaluated& seen) {
 }
 
 std::string likelihood_text(const Evaluation& evaluation) {
-  return fmt::format("{:.6f} nats a token, perplexity {:.5f} (KV cache {})", evaluation.likelihood.nll,
-                     evaluation.likelihood.perplexity(), evaluation.kv_cache);
+  return fmt::format("{:.6f} nats a token, perplexity {:.5f} (KV cache {}, activations {})",
+                     evaluation.likelihood.nll, evaluation.likelihood.perplexity(), evaluation.kv_cache,
+                     evaluation.activations);
 }
 
 void print(const Evaluated& seen) {
@@ -246,6 +257,9 @@ void add_model_eval(CLI::App& model_verb, int& exit_code) {
   verb.add_option("--against-kv-cache-dtype", flags->against_kv,
                   "KV cache of --against, or of the same model (default: as --kv-cache-dtype)")
       ->check(CLI::IsMember(kv_dtypes()));
+  verb.add_option("--against-activation-dtype", flags->against_activation,
+                  "Activations of --against, or of the same model (default: as --activation-dtype)")
+      ->check(CLI::IsMember(activation_dtypes()));
   verb.add_flag("--kv-cache-hadamard", flags->hadamard,
                 "Rotate keys and values by a Hadamard matrix before --kv-cache-dtype rounds them, on a CPU");
   verb.add_option(

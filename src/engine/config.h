@@ -31,6 +31,13 @@ struct EngineConfig {
   bool emulate_kv_dtype    = false;
   bool emulate_kv_hadamard = false;  // and rotated before that (model/kv_rounding.h)
 
+  // Inputs of the experts. automatic: fp32 on CPUs, bf16 on a GPU. int8 (CPUs, experts in MXFP4): rounded to
+  // blocks of 32 integers with a scale each, and multiplied as integers (kernels/moe/experts_int8.h). It is
+  // faster for wide experts, and logits err by what the rounding loses; they depend as little as before on
+  // other sequences.
+  enum class ActivationDtype { automatic, int8 };
+  ActivationDtype activation_dtype = ActivationDtype::automatic;
+
   bool gpu          = false;  // run on the GPU `device`; kv_tokens = 0 then means all that fits
   DeviceId device   = {};     // holds weights, KV cache, stream and graphs
   double gpu_memory = 0.9;    // share of the GPU's memory in use, at most, other processes included

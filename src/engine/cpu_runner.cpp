@@ -26,11 +26,17 @@ double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-const model::Ops& ops_of(const EngineConfig& config) {
+const model::Ops& kv_ops_of(const EngineConfig& config) {
   if (config.kv_dtype == EngineConfig::KvDtype::automatic) return model::cpu_ops();
   return model::cpu_ops_rounding_kv(kv_format_of(config), config.emulate_kv_hadamard
                                                               ? model::KvRotation::hadamard
                                                               : model::KvRotation::none);
+}
+
+model::Ops ops_of(const EngineConfig& config) {
+  const model::Ops& ops = kv_ops_of(config);
+  return config.activation_dtype == EngineConfig::ActivationDtype::int8 ? model::with_int8_activations(ops)
+                                                                        : ops;
 }
 
 }  // namespace

@@ -102,6 +102,44 @@ TEST(Likelihood, AKvCacheInFewerBitsIsFurtherFromTheWholeOne) {
   EXPECT_LT(kl_divergence(*fp32, *fp8), 0.1);
 }
 
+std::unique_ptr<Engine> engine_with_activations(EngineConfig::ActivationDtype dtype, int64_t step_tokens) {
+  auto opened = Engine::open(kFolder, {.threads          = 2,
+                                       .max_context      = kEvaluationContext,
+                                       .step_tokens      = step_tokens,
+                                       .activation_dtype = dtype});
+  EXPECT_TRUE(opened) << opened.error().message;
+  return std::move(opened).value();
+}
+
+TEST(Likelihood, Int8ActivationsAreNearAndTheSameInAnyBatch) {
+  using Dtype        = EngineConfig::ActivationDtype;
+  const auto whole   = engine_with_activations(Dtype::automatic, 512),
+             narrow  = engine_with_activations(Dtype::int8, 512),
+             pieces  = engine_with_activations(Dtype::int8, 5);
+  const auto answers = some_answers(whole->checkpoint(), 2);
+  const auto fp32 = evaluate_likelihood(*whole, answers), int8 = evaluate_likelihood(*narrow, answers),
+             chunked = evaluate_likelihood(*pieces, answers);
+  ASSERT_TRUE(fp32 && int8 && chunked);
+  EXPECT_GT(kl_divergence(*fp32, *int8), 0);
+  EXPECT_LT(kl_divergence(*fp32, *int8), 0.01);
+  EXPECT_EQ(int8->logprobs, chunked->logprobs);
+}
+
+TEST(Likelihood, Int8ActivationsWantMxfp4OnACpu) {
+  auto checkpoint = model::Checkpoint::open(kFolder).value();
+  EngineConfig int8{.max_context = 64, .activation_dtype = EngineConfig::ActivationDtype::int8};
+  EXPECT_TRUE(resolve_config(checkpoint, int8));
+  int8.gpu            = true;
+  const auto on_a_gpu = resolve_config(checkpoint, int8);
+  ASSERT_FALSE(on_a_gpu);
+  EXPECT_NE(on_a_gpu.error().message.find("--activation-dtype int8 is for --device cpu"), std::string::npos);
+  int8.gpu                        = false;
+  checkpoint.config.mxfp4_experts = false;
+  const auto in_bf16              = resolve_config(checkpoint, int8);
+  ASSERT_FALSE(in_bf16);
+  EXPECT_NE(in_bf16.error().message.find("fathom model quantize"), std::string::npos);
+}
+
 TEST(Likelihood, DivergenceOfKnownDistributions) {
   const auto of = [](std::vector<double> p) {
     Likelihood made{.answers = 1, .tokens = static_cast<int64_t>(p.size() / 2)};

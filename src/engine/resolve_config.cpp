@@ -104,6 +104,16 @@ int64_t max_kv_tokens(int64_t bytes, const model::Config& model, const EngineCon
 
 Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineConfig c) {
   if (c.adaptive && c.draft_tokens == 0) c.draft_tokens = 4;
+  if (c.activation_dtype == EngineConfig::ActivationDtype::int8) {
+    if (c.gpu)
+      return Error{
+          "on a GPU activations are bf16: --activation-dtype int8 is for --device cpu, leave it out or at "
+          "auto"};
+    if (!checkpoint.config.mxfp4_experts)
+      return Error{
+          "--activation-dtype int8 needs experts in MXFP4, and this model's are in BF16: `fathom model "
+          "quantize` writes the model with experts in MXFP4, or leave the flag at auto"};
+  }
   if (c.gpu)
     if (const Status can = gpu_can_run(checkpoint, c.device); !can) return can.error();
   if (c.gpu) {

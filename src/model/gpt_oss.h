@@ -67,7 +67,7 @@ class GptOss {
 
   const Config config_;
   const Weights& weights_;
-  const Ops& ops_;
+  const Ops ops_;
   std::vector<Layer> layers_;
   Buffer<float> norm_;
   Buffer<float> frequencies_;

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "core/thread_pool.h"
+#include "kernels/for_each_simd_target.h"
+#include "kernels/moe/experts_int8.h"
 #include "model/quantize.h"
 #include "model/safetensors.h"
 #include "model/synthetic_checkpoint.h"
@@ -285,6 +287,32 @@ TEST(GptOss, Int8AttentionAndEmbedding) {
     steps.insert(steps.end(), part.begin(), part.end());
   }
   EXPECT_EQ(steps, logits);
+}
+
+// The reference quantizes what the fast kernels quantize, but for the rounding of fp32, which moves an
+// activation between two codes now and then.
+TEST(GptOss, Int8Activations) {
+  const GoldenCheckpoint checkpoint(tiny_options());
+  const std::vector<int32_t> prompt = some_tokens(23, checkpoint.config.vocab_size);
+  Ops plain                         = reference_ops();
+  plain.experts                     = kernels::experts_int8_reference;
+  Runner reference(checkpoint, plain, 23), fp32(checkpoint, cpu_ops(), 23);
+  const Logits expected = reference.step(prompt);
+  const double lost     = distance(fp32.step(prompt), expected);
+  EXPECT_GT(lost, 1e-3);
+
+  const Ops int8 = with_int8_activations(cpu_ops());
+  kernels::for_each_simd_target([&] {
+    Runner fast(checkpoint, int8, 23), one_by_one(checkpoint, int8, 23, 1, 3);
+    const Logits logits = fast.step(prompt);
+    EXPECT_LT(distance(logits, expected), 0.2 * lost);
+    Logits steps;
+    for (const int32_t token : prompt) {
+      const Logits part = one_by_one.step(std::vector{token});
+      steps.insert(steps.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(steps, logits);
+  });
 }
 
 }  // namespace

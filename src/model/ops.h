@@ -37,4 +37,7 @@ struct Ops {
 const Ops& reference_ops();  // plain C++, one thread: the reference of all tests
 const Ops& cpu_ops();        // AVX2 or AVX-512, chosen at run time, on all threads
 
+// CPU ops whose experts, all in MXFP4, get their inputs in int8 (kernels/moe/experts_int8.h).
+Ops with_int8_activations(Ops ops);
+
 }  // namespace fathom::model

@@ -84,8 +84,9 @@ Result<std::unique_ptr<Worker>> Worker::start(engine::Engine& engine, const Outp
     return Error{"blocks of other workers land in the prefix cache: --role needs it, and a paged KV cache"};
   std::unique_ptr<Worker> worker(new Worker(engine, constraints, options.role));
   const std::string layout = fmt::format(
-      "{} {} {} {} {}", worker->model_, engine.config().page_size, engine.kv_block_bytes(engine::kFull),
-      engine.kv_block_bytes(engine::kWindow), static_cast<int>(engine.config().kv_dtype));
+      "{} {} {} {} {} {}", worker->model_, engine.config().page_size, engine.kv_block_bytes(engine::kFull),
+      engine.kv_block_bytes(engine::kWindow), static_cast<int>(engine.config().kv_dtype),
+      static_cast<int>(engine.config().activation_dtype));
   if (!options.offload.peers.empty()) {
     options.offload.layout = layout;
     auto offload           = PrefillOffload::start(engine, options.offload);

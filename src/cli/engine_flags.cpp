@@ -83,10 +83,9 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   verb.add_option_function<std::string>(
           "--activation-dtype",
           [&c](const std::string& dtype) { c.activation_dtype = activation_dtypes().at(dtype); },
-          "auto (default; fp32, on a GPU bf16) or int8: on a CPU, the inputs of experts in MXFP4 rounded to "
+          "auto (default; fp32, on a GPU bf16) or int8: on a CPU, inputs of experts in MXFP4 are rounded to "
           "8 "
-          "bits, 32 to a scale, and multiplied as integers, faster for wide experts (`fathom model eval` "
-          "shows what "
+          "bits, 32 to a scale, and multiplied as integers, which is faster (`fathom model eval` shows what "
           "it costs in quality)")
       ->check(CLI::IsMember(activation_dtypes()))
       ->group("Engine");

@@ -33,7 +33,7 @@ struct EngineConfig {
 
   // Inputs of the experts. automatic: fp32 on CPUs, bf16 on a GPU. int8 (CPUs, experts in MXFP4): rounded to
   // blocks of 32 integers with a scale each, and multiplied as integers (kernels/moe/experts_int8.h). It is
-  // faster for wide experts, and logits err by what the rounding loses; they depend as little as before on
+  // faster, and logits err by what the rounding loses; they depend as little as before on
   // other sequences.
   enum class ActivationDtype { automatic, int8 };
   ActivationDtype activation_dtype = ActivationDtype::automatic;

@@ -38,8 +38,8 @@
 namespace fathom::kernels {
 namespace {
 
-// Blocks of a row are padded to a multiple of this, the lanes of the widest vectors.
-constexpr int64_t kBlockPadding = 16;
+// Blocks of a row are padded to a multiple of this, the 32-bit lanes of a vector.
+constexpr int64_t kBlockPadding = 8;
 // A block of a row: 32 values, 4 bytes of offsets, a scale.
 constexpr int64_t kRowBlockBytes = kMxfp4Block + 4 + 4;
 // A block of a panel's weights: 32 values, a scale.
@@ -104,7 +104,7 @@ namespace fathom::kernels::HWY_NAMESPACE {
 
 namespace int8 {
 
-using FloatTag = hn::CappedTag<float, 16>;
+using FloatTag = hn::CappedTag<float, 8>;
 using WordTag  = hn::RebindToUnsigned<FloatTag>;
 using IntTag   = hn::RebindToSigned<FloatTag>;
 using ByteTag  = hn::Repartition<uint8_t, FloatTag>;
@@ -114,6 +114,9 @@ using Ints     = hn::Vec<IntTag>;
 using Shorts   = hn::Vec<ShortTag>;
 using Bytes    = hn::Vec<ByteTag>;
 
+// 256 bits with AVX-512 too: on Zen 4, which runs 512 in halves, longer steps gain nothing, and rows of few
+// blocks fill half of one.
+//
 // A step is a vector of blocks, a block to each 32-bit lane: lane 4 m + i is block kHalves i + m, which is
 // what a transposition inside each half of 128 bits makes of 4 vectors of packed weights.
 inline constexpr int64_t kBlocks  = static_cast<int64_t>(hn::MaxLanes(FloatTag()));
@@ -132,16 +135,27 @@ constexpr int64_t lane_of(int64_t block) { return block % kHalves * 4 + block / 
 inline constexpr int64_t kRowStep = (kVectors + 2) * kBytes;
 inline constexpr int kOffset      = 12;
 
-inline void store_block(const int8_t* values, float scale, int64_t lane, uint8_t* step) {
-  int sums[2] = {0, 0};
-  for (int64_t i = 0; i < kMxfp4Block; ++i) {
-    const int64_t vector = i / 8 * 2 + i % 2, byte = i % 8 / 2;
-    std::memcpy(step + vector * kBytes + lane * 4 + byte, values + i, 1);
-    sums[byte / 2] += values[i];
-  }
-  const int16_t offsets[2] = {static_cast<int16_t>(-kOffset * sums[0]),
-                              static_cast<int16_t>(-kOffset * sums[1])};
-  std::memcpy(step + kVectors * kBytes + lane * 4, offsets, sizeof offsets);
+// `values` are aligned.
+HWY_INLINE void store_block(const int8_t* values, float scale, int64_t lane, uint8_t* step) {
+  const hn::CappedTag<int8_t, 16> d8;
+  // The words of vectors 2 w, 2 w + 2, 2 w + 1 and 2 w + 3, from 16 values.
+  alignas(16) static constexpr int8_t kWords[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+  const auto order                               = hn::Load(d8, kWords);
+  const auto first                               = hn::TableLookupBytes(hn::Load(d8, values), order),
+             second                              = hn::TableLookupBytes(hn::Load(d8, values + 16), order);
+  alignas(16) int8_t words[kMxfp4Block];
+  hn::Store(first, d8, words);
+  hn::Store(second, d8, words + 16);
+  static constexpr int64_t kVectorOf[8] = {0, 2, 1, 3, 4, 6, 5, 7};
+  for (int64_t i = 0; i < 8; ++i) std::memcpy(step + kVectorOf[i] * kBytes + lane * 4, words + 4 * i, 4);
+
+  // Sums of neighbours, then of the words: the first halves' in 16-bit lane 0, the second ones' in lane 1.
+  const __m128i ones = _mm_set1_epi8(1);
+  __m128i sums       = _mm_add_epi16(_mm_maddubs_epi16(ones, first.raw), _mm_maddubs_epi16(ones, second.raw));
+  sums               = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 0x4e));
+  sums               = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 0xb1));
+  const int32_t offsets = _mm_cvtsi128_si32(_mm_mullo_epi16(sums, _mm_set1_epi16(-kOffset)));
+  std::memcpy(step + kVectors * kBytes + lane * 4, &offsets, sizeof offsets);
   std::memcpy(step + (kVectors + 1) * kBytes + lane * 4, &scale, sizeof scale);
 }
 
@@ -245,13 +259,9 @@ HWY_INLINE Floats expand_scales(Bytes scales) {
 
 HWY_INLINE Bytes repeated_scales(const uint8_t* scales) {
   const ByteTag bytes;
-#if HWY_TARGET == HWY_AVX2
   uint64_t all;
   std::memcpy(&all, scales, sizeof all);
   return hn::BitCast(bytes, hn::Set(hn::Repartition<uint64_t, FloatTag>(), all));
-#else
-  return Bytes{_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)))};
-#endif
 }
 
 // The step of an output's blocks from `block` on: 4 vectors of packed blocks, and scales.
@@ -273,7 +283,7 @@ HWY_INLINE Floats load_last_step(const Codes& w, int64_t output, int64_t block, 
     const auto there = static_cast<size_t>(std::clamp<int64_t>(4 * left - i * kBlocks, 0, kBlocks));
     packed[i] = hn::BitCast(bytes, hn::MaskedLoad(hn::FirstN(words, there), words, from + i * kBlocks));
   }
-  uint8_t scales[16];  // 1 for missing blocks: 0 times a subnormal would be slow
+  uint8_t scales[kBlocks];  // 1 for missing blocks: 0 times a subnormal would be slow
   std::memset(scales, 127, sizeof scales);
   std::copy_n(w.scales_of(output, block), left, scales);
   return expand_scales(repeated_scales(scales));
@@ -284,23 +294,13 @@ HWY_INLINE Floats load_last_step(const Codes& w, int64_t output, int64_t block, 
 // Adds products of unsigned with signed bytes, two of them to each 16 bits. The empty statement keeps sums in
 // this order: else g++ takes all products first, has no registers for them, and stores them.
 HWY_INLINE Shorts add_products(Shorts sum, Bytes weights, Bytes values) {
-#if HWY_TARGET == HWY_AVX2
   sum = hn::Add(sum, Shorts{_mm256_maddubs_epi16(weights.raw, values.raw)});
-#else
-  sum = hn::Add(sum, Shorts{_mm512_maddubs_epi16(weights.raw, values.raw)});
-#endif
   asm("" : "+v"(sum.raw));
   return sum;
 }
 
 // The sums of each lane's block in 32 bits.
-HWY_INLINE Ints block_sums(Shorts sum) {
-#if HWY_TARGET == HWY_AVX2
-  return Ints{_mm256_madd_epi16(sum.raw, _mm256_set1_epi16(1))};
-#else
-  return Ints{_mm512_madd_epi16(sum.raw, _mm512_set1_epi16(1))};
-#endif
-}
+HWY_INLINE Ints block_sums(Shorts sum) { return Ints{_mm256_madd_epi16(sum.raw, _mm256_set1_epi16(1))}; }
 
 HWY_INLINE Bytes row_values(const uint8_t* step, int64_t vector) {
   return hn::Load(ByteTag(), step + vector * kBytes);
@@ -486,6 +486,8 @@ void expert_products(const ExpertsTask& task, const ExpertsInt8Scratch& s, int64
   });
 }
 
+inline constexpr int64_t kNumbersOfOneThread = 1 << 14;
+
 // The first layer: quantized activations of all expert rows.
 void up_projection(const ExpertsTask& task, const ExpertsInt8Scratch& s, int64_t active) {
   const ExpertWeights& w     = task.w;
@@ -514,10 +516,16 @@ void up_projection(const ExpertsTask& task, const ExpertsInt8Scratch& s, int64_t
                     }
                   });
 
-  task.threads.parallel_for(task.tokens() * top_k, 1, [&](int64_t begin, int64_t end) {
+  const auto quantize = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       quantize_row(s.activations + i * intermediate, intermediate, s.quantized + i * a_stride);
-  });
+  };
+  // To wake a thread takes longer than to quantize a few thousand numbers.
+  const int64_t rows = task.tokens() * top_k;
+  if (rows * intermediate <= kNumbersOfOneThread)
+    quantize(0, rows);
+  else
+    task.threads.parallel_for(rows, 1, quantize);
 }
 
 void down_projection(const ExpertsTask& task, const ExpertsInt8Scratch& s, int64_t active) {

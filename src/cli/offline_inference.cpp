@@ -180,16 +180,16 @@ Answer OfflineEngine::answer(std::vector<TokenId> prompt, const std::function<vo
 
 std::string OfflineEngine::speed_text(const Answer& answer) const {
   if (answer.ids.empty())
-    return fmt::format("the prompt's {} tokens were not all read", answer.prompt_tokens);
-  std::string text = fmt::format("{} tokens read", answer.prompt_tokens);
-  if (const auto rate = answer.prompt_tokens_per_s()) text += fmt::format(" at {:.4g}/s", *rate);
-  text += fmt::format("; {} written", answer.ids.size());
+    return fmt::format("the prompt's {} tokens were not all computed", answer.prompt_tokens);
+  std::string text = fmt::format("prefill {} tokens", answer.prompt_tokens);
+  if (const auto rate = answer.prompt_tokens_per_s()) text += fmt::format(", {:.4g} tok/s", *rate);
+  text += fmt::format("; decode {} tokens", answer.ids.size());
   const auto rate = answer.decode_tokens_per_s();
   if (!rate) return text;
-  text += fmt::format(" at {:.4g}/s", *rate);
-  return text + (roof_ ? fmt::format(", {:.0f} % of what {} allow", 100 * *rate / roof_->tokens_per_s,
-                                     rate_text(*roof_))
-                       : ", a share unknown until `fathom doctor` has measured this machine");
+  text += fmt::format(", {:.4g} tok/s", *rate);
+  return text + (roof_ ? fmt::format(" = {:.0f} % of the bandwidth bound ({})",
+                                     100 * *rate / roof_->tokens_per_s, rate_text(*roof_))
+                       : " (`fathom doctor` measures the bound to compare with)");
 }
 
 StreamDecoder::StreamDecoder(const model::Checkpoint& checkpoint, bool harmony) {

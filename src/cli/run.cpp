@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -105,7 +106,8 @@ int run(const RunFlags& flags) {
     else if (const std::string summary = run_summary(record); !summary.empty())
       fmt::print("\n{}\n", summary);
   }
-  fmt::print(stderr, "report: {}/report.html\n", folder);
+  fmt::print(stderr, "Report: {}/report.html\n",
+             std::filesystem::absolute(folder).lexically_normal().string());
   return exit_code_of(flags, record);
 }
 

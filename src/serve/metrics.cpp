@@ -219,10 +219,13 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
 }
 
 void add_tokens(const GeneratorStats& stats, Exposition& to) {
-  // Hits cannot exceed the tokens of these prompts. No other machine's cache is used.
+  // Hits cannot exceed the tokens of these prompts. Blocks from a prefill worker are hits too: they land in
+  // the prefix cache before the request is queued.
   const int64_t hits     = std::min(stats.prefix_hit_tokens, stats.prompt_tokens);
-  const Series by_source = {
-      {"local_compute", stats.prompt_tokens - hits}, {"local_cache_hit", hits}, {"external_kv_transfer", 0}};
+  const int64_t received = std::min(stats.received_hit_tokens, hits);
+  const Series by_source = {{"local_compute", stats.prompt_tokens - hits},
+                            {"local_cache_hit", hits - received},
+                            {"external_kv_transfer", received}};
   to.counter({"fathom_prompt_tokens", "vllm:prompt_tokens"}, "Tokens of prompts that were taken on.",
              stats.prompt_tokens);
   to.counters<int64_t>({"fathom_prompt_tokens_by_source", "vllm:prompt_tokens_by_source"},

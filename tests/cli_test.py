@@ -192,11 +192,11 @@ class Cli(unittest.TestCase):
         records = list(pathlib.Path(self.folder.name).glob("records/**/*"))
         self.assertEqual([path.name for path in records if path.is_file()], ["aa.json"])
         seen = json.loads(next(path for path in records if path.is_file()).read_text())
-        self.assertEqual((seen["schema"], seen["compared"], seen["heavier"], seen["heavier_by_calls"]), ("fathom.aa/1", 1, 1, 1))
+        self.assertEqual((seen["schema"], seen["compared"], seen["injected_slowdown"], seen["injected_slowdown_by_calls"]), ("fathom.aa/1", 1, 1, 1))
         point = seen["points"][0]
-        self.assertEqual((point["rounds"], point["heavier"]["extra"]), (20, "calls"))
-        if "median" in point["heavier"] and "median" in point["again"]:  # a very busy machine: 20 rounds have no interval
-            self.assertLess(point["heavier"]["median"], point["again"]["median"])
+        self.assertEqual((point["rounds"], point["injected_slowdown"]["extra"]), (20, "calls"))
+        if "median" in point["injected_slowdown"] and "median" in point["a_a"]:  # a very busy machine: 20 rounds have no interval
+            self.assertLess(point["injected_slowdown"]["median"], point["a_a"]["median"])
 
     def test_profile_says_where_a_cpu_variant_spends_its_time(self):
         result, run = self.run_once("ch08:accumulators", "--profile", "--json")

@@ -287,7 +287,7 @@ void add_cache(const GeneratorStats& stats, const ServeMetrics::Model& model, Ex
            static_cast<double>(stats.pages_in_use));
   to.gauge({"fathom_kv_usage_ratio", "vllm:kv_cache_usage_perc"}, "Share of the pages in use, 0 to 1.",
            stats.pages == 0 ? 0 : static_cast<double>(stats.pages_in_use) / static_cast<double>(stats.pages));
-  to.counter({"fathom_kv_pages_forgotten"}, "Pages whose cached prefix gave way to other tokens.",
+  to.counter({"fathom_kv_pages_evicted"}, "Pages whose cached prefix was evicted for other tokens.",
              stats.forgotten_pages);
   to.info({"fathom_cache_config_info", "vllm:cache_config_info"}, "How the KV cache is set up.",
           {{"block_size", std::to_string(model.page_tokens)},

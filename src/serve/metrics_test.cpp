@@ -400,7 +400,7 @@ TEST(ServeMetrics, ShowsTheEngine) {
       {with("vllm:num_preemptions_total"), 4},
       {with("fathom_admission_holds_total"), 31},
       {with("fathom_held_steps_total"), 32},
-      {with("fathom_kv_pages_forgotten_total"), 33},
+      {with("fathom_kv_pages_evicted_total"), 33},
       {with("fathom_setting_changes_total"), 34},
       {with("fathom_setting_seconds_total", R"(setting="drafts")"), 2.5},
       {with("fathom_graph_fallbacks_total"), 7},

@@ -142,13 +142,15 @@ class Cli(unittest.TestCase):
         self.assertEqual(json.loads(result.stdout)["experiments"][0]["points"][0]["rounds"], 15)
 
     def test_the_environment_overrides_axes_and_is_kept_without_secrets(self):
-        result = self.fathom("run", "ch08:accumulators", "--quick", "--repeat", "10", "--artifacts-dir", self.artifacts,
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--max-rounds", "10", "--calls-per-sample", "2",
+                             "--artifacts-dir", self.artifacts,
                              env={"FATHOM_AXIS": "n=1000 variant=two_chains", "CUDA_DEVICE_MAX_CONNECTIONS": "1",
                                   "FATHOM_API_KEY": "do-not-tell", "CUDA_HOME": "/somewhere"})
         self.assertEqual(result.returncode, 0, result.stderr)
         run = next(path for path in pathlib.Path(self.artifacts).iterdir() if path.is_dir())
         point = json.loads((run / "results.json").read_text())["experiments"][0]["points"][0]
         self.assertEqual(point["at"], {"n": 1000})
+        self.assertEqual((point["rounds"], point["calls_per_sample"]), (10, 2))
         self.assertEqual([variant["id"] for variant in point["variants"]], ["one_chain", "two_chains"])
         kept = json.loads((run / "manifest.json").read_text())["environment"]
         self.assertEqual(kept["FATHOM_AXIS"], "n=1000 variant=two_chains")

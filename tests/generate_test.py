@@ -276,7 +276,7 @@ class Bundled(Folder):
         self.assertEqual(conversation(again, "--no-prefix-cache"), (answers, [alone, alone]))
         # Only the first turn without its analysis and the second question are computed; the rest is cached.
         answers, read = conversation([first, second])
-        anew, whole = conversation([first, second], "--no-prefix-cache")
+        anew, whole = conversation([first, second], "--no-enable-prefix-caching", "--enforce-eager")
         self.assertEqual(answers, anew)
         self.assertGreater(alone, page)
         self.assertEqual(read, [alone, whole[1] - alone // page * page])

@@ -16,8 +16,8 @@ build:  ## install packages.txt if missing, build build/release/fathom
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS) --target fathom
 
-demo: build  ## build, look at this machine, let the model answer, run the quick lab, write a report and say where
-	$(FATHOM) doctor --quick
+demo: build  ## build, measure this machine, let the model answer, run the quick lab, write a report and say where
+	$(FATHOM) doctor
 	$(FATHOM) generate --prompt "What is 1234 + 5678?"
 	@tools/quick_report $(FATHOM) artifacts
 

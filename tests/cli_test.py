@@ -142,13 +142,15 @@ class Cli(unittest.TestCase):
         self.assertEqual(json.loads(result.stdout)["experiments"][0]["points"][0]["rounds"], 15)
 
     def test_the_environment_overrides_axes_and_is_kept_without_secrets(self):
-        result = self.fathom("run", "ch08:accumulators", "--quick", "--repeat", "10", "--artifacts-dir", self.artifacts,
+        result = self.fathom("run", "ch08:accumulators", "--quick", "--max-rounds", "10", "--calls-per-sample", "2",
+                             "--artifacts-dir", self.artifacts,
                              env={"FATHOM_AXIS": "n=1000 variant=two_chains", "CUDA_DEVICE_MAX_CONNECTIONS": "1",
                                   "FATHOM_API_KEY": "do-not-tell", "CUDA_HOME": "/somewhere"})
         self.assertEqual(result.returncode, 0, result.stderr)
         run = next(path for path in pathlib.Path(self.artifacts).iterdir() if path.is_dir())
         point = json.loads((run / "results.json").read_text())["experiments"][0]["points"][0]
         self.assertEqual(point["at"], {"n": 1000})
+        self.assertEqual((point["rounds"], point["calls_per_sample"]), (10, 2))
         self.assertEqual([variant["id"] for variant in point["variants"]], ["one_chain", "two_chains"])
         kept = json.loads((run / "manifest.json").read_text())["environment"]
         self.assertEqual(kept["FATHOM_AXIS"], "n=1000 variant=two_chains")
@@ -192,11 +194,11 @@ class Cli(unittest.TestCase):
         records = list(pathlib.Path(self.folder.name).glob("records/**/*"))
         self.assertEqual([path.name for path in records if path.is_file()], ["aa.json"])
         seen = json.loads(next(path for path in records if path.is_file()).read_text())
-        self.assertEqual((seen["schema"], seen["compared"], seen["heavier"], seen["heavier_by_calls"]), ("fathom.aa/1", 1, 1, 1))
+        self.assertEqual((seen["schema"], seen["compared"], seen["injected_slowdown"], seen["injected_slowdown_by_calls"]), ("fathom.aa/1", 1, 1, 1))
         point = seen["points"][0]
-        self.assertEqual((point["rounds"], point["heavier"]["extra"]), (20, "calls"))
-        if "median" in point["heavier"] and "median" in point["again"]:  # a very busy machine: 20 rounds have no interval
-            self.assertLess(point["heavier"]["median"], point["again"]["median"])
+        self.assertEqual((point["rounds"], point["injected_slowdown"]["extra"]), (20, "calls"))
+        if "median" in point["injected_slowdown"] and "median" in point["a_a"]:  # a very busy machine: 20 rounds have no interval
+            self.assertLess(point["injected_slowdown"]["median"], point["a_a"]["median"])
 
     def test_profile_says_where_a_cpu_variant_spends_its_time(self):
         result, run = self.run_once("ch08:accumulators", "--profile", "--json")

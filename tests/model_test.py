@@ -93,7 +93,7 @@ class Inspect(unittest.TestCase):
         self.assertEqual(seen["kv_bytes_per_token"], 2 * KV_HEADS * HEAD_DIM * 2)
         text = self.inspect()
         self.assertEqual(text.returncode, 0, text.stderr)
-        for word in ("hf_bf16", "parameters", "KV cache", "roof here"):
+        for word in ("hf_bf16", "parameters", "KV cache", "bandwidth bound"):
             self.assertIn(word, text.stdout)
 
     def refused(self, *words):

@@ -1,11 +1,16 @@
 // Rules that every registered experiment must satisfy.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "lab/catalog.h"
 #include "lab/coverage.h"
@@ -39,7 +44,7 @@ TEST(Registry, EveryScriptOfAPythonVariantIsCompiledIn) {
 TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
   const auto labels = parse_labels(labels_toml());
   ASSERT_TRUE(labels.has_value()) << labels.error().message;
-  EXPECT_EQ(labels->size(), 64u);  // 63 names of the catalog, and the tour
+  EXPECT_EQ(labels->size(), 67u);  // 63 names of the catalog, three of the field, and the tour
   for (const TargetLabel& label : *labels) {
     if (label.name == "tour") continue;
     const auto targets = resolve_targets({label.name}, experiments(), *labels);
@@ -166,6 +171,101 @@ TEST(Registry, NotesNameEveryVariantWhosePredictionFailed) {
   for (const std::string& variant : unnamed)
     ADD_FAILURE() << variant
                   << " failed a prediction, and **Failed predictions in its notes.md does not name it";
+}
+
+// By experiment: every ratio between two variants of a point, at all points of its committed records.
+using RecordedRatios = std::map<std::string, std::vector<double>>;
+
+RecordedRatios recorded_ratios() {
+  RecordedRatios ratios;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(FATHOM_SOURCE_TREE "/results")) {
+    if (file.path().extension() != ".json") continue;
+    const auto run = read_run(file.path().string());
+    if (!run) continue;
+    for (const ExperimentRecord& record : run->experiments)
+      for (const PointRecord& point : record.points) {
+        std::vector<double> speeds = {1};  // the baseline's
+        for (const VariantRecord& variant : point.variants)
+          if (variant.ratio) speeds.push_back(variant.ratio->median);
+        for (const double a : speeds)
+          for (const double b : speeds) ratios[record.id].push_back(a / b);
+      }
+  }
+  return ratios;
+}
+
+// Whether `text` has `name` between characters that cannot be part of it.
+bool names(const std::string& text, const std::string& name) {
+  const auto in_name = [&](size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+  };
+  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; ++at)
+    if ((at == 0 || !in_name(at - 1)) && !in_name(at + name.size())) return true;
+  return false;
+}
+
+struct RatioCheck {
+  int checked = 0;  // ratios
+  std::vector<std::string> breaches;
+};
+
+// Numbers in the catalog are typed. Where a row names one recorded experiment, each "1.72x" in it must be a
+// ratio of the records, within one in the last digit; and no row may say of a recorded experiment that it has
+// no record.
+RatioCheck check_against_records(const std::vector<CatalogRow>& catalog,
+                                 const std::vector<ExperimentInfo>& experiments,
+                                 const RecordedRatios& recorded) {
+  static const std::regex ratio("(^|[^0-9.,])([0-9]+[.][0-9][0-9])x");
+  RatioCheck found;
+  for (const CatalogRow& row : catalog) {
+    std::vector<std::string> with, without;
+    for (const ExperimentInfo& experiment : experiments)
+      if (names(row.where, experiment.id) || names(row.where, experiment.folder)) {
+        (recorded.count(experiment.id) > 0 ? with : without).push_back(experiment.id);
+        if (recorded.count(experiment.id) > 0 && names(row.where, experiment.id + " has no record"))
+          found.breaches.push_back(fmt::format("{}: {} has a record", row.id, experiment.id));
+      }
+    if (!with.empty() && without.empty() && names(row.where, "no record yet"))
+      found.breaches.push_back(fmt::format("{}: says 'no record yet', but {} has one", row.id, with[0]));
+    if (with.size() != 1) continue;
+    const std::vector<double>& known = recorded.at(with[0]);
+    for (std::sregex_iterator at(row.where.begin(), row.where.end(), ratio), end; at != end; ++at) {
+      ++found.checked;
+      const double said = std::stod((*at)[2]);
+      if (std::none_of(known.begin(), known.end(), [&](double r) { return std::abs(r - said) < 0.0101; }))
+        found.breaches.push_back(fmt::format("{}: {:.2f}x is no ratio of {}", row.id, said, with[0]));
+    }
+  }
+  return found;
+}
+
+TEST(Registry, TheCatalogsRatiosAreThoseOfTheRecords) {
+  const auto catalog = parse_catalog(catalog_csv());
+  ASSERT_TRUE(catalog.has_value()) << catalog.error().message;
+  const RatioCheck found = check_against_records(*catalog, experiments(), recorded_ratios());
+  EXPECT_GE(found.checked, 50);
+  for (const std::string& breach : found.breaches) ADD_FAILURE() << breach;
+}
+
+TEST(Registry, AWrongRatioAndADeniedRecordAreFound) {
+  std::vector<ExperimentInfo> known(2);
+  known[0].id     = "ch01/one";
+  known[0].folder = "experiments/ch01_first/one";
+  known[1].id     = "ch01/other";
+  known[1].folder = "experiments/ch01_first/other";
+  const RecordedRatios recorded{{"ch01/one", {1.476, 2.0}}};
+  const auto breaches = [&](const std::string& where) {
+    return check_against_records({{"area-001", "ch01", "", "", "works", where}}, known, recorded).breaches;
+  };
+  EXPECT_TRUE(breaches("ch01/one 1.48x, 2.00x").empty());
+  EXPECT_EQ(breaches("ch01/one 1.48x, 1.72x"),
+            std::vector<std::string>{"area-001: 1.72x is no ratio of ch01/one"});
+  EXPECT_EQ(breaches("experiments/ch01_first/one/a.cpp (1.72x)").size(), 1u);
+  EXPECT_EQ(breaches("ch01/one: no record yet").size(), 1u);
+  EXPECT_EQ(breaches("proof (ch01/one has no record), ch01/other").size(), 1u);
+  // Of which of two, or of an experiment without a record, is not known.
+  EXPECT_TRUE(breaches("ch01/one, ch01/other 1.48x, no record yet").empty());
+  EXPECT_TRUE(breaches("ch01/other 9.99x has no record; ch01/one_more 9.99x").empty());
 }
 
 }  // namespace

@@ -130,7 +130,15 @@ class Disaggregated(unittest.TestCase):
             self.assertEqual((offload["asked"], offload["landed"], offload["failed"]), (3, 3, 0), transfer)
             self.assertGreater(offload["blocks"], 3 * 16)
             # The decode worker computed no prompt but the rest behind the last whole page; the second was cached.
-            self.assertGreater(decode.metric("fathom_prefix_hit_tokens_total"), 3 * 256)
+            hits = decode.metric("fathom_prefix_hit_tokens_total")
+            self.assertGreater(hits, 3 * 256)
+            # Three prompts came from the prefill worker; the repeated one and the short one did not.
+            received, cached = (next(value for labels, value in decode.metrics()["fathom_prompt_tokens_by_source_total"].items()
+                                     if ("source", source) in labels)
+                                for source in ("external_kv_transfer", "local_cache_hit"))
+            self.assertGreater(received, 3 * 256)
+            self.assertGreater(cached, 256)
+            self.assertEqual(received + cached, hits)
             # Chat, tools and formats pass through the router too.
             chat = {"messages": [{"role": "user", "content": "What is 12 + 30?"}], "temperature": 0, "max_tokens": 40}
             schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {

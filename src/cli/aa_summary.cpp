@@ -70,13 +70,13 @@ nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::Po
   nlohmann::json out;
   for (const lab::VariantRecord& variant : point.variants) {
     if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
-    if (variant.id.ends_with(kAgain)) out["again"] = ratio_json(variant);
+    if (variant.id.ends_with(kAgain)) out["a_a"] = ratio_json(variant);
     if (!variant.id.ends_with(kHeavier)) continue;
-    out["heavier"]          = ratio_json(variant);
-    out["heavier"]["extra"] = adds_calls(variant) ? "calls" : "arithmetic";
+    out["injected_slowdown"]          = ratio_json(variant);
+    out["injected_slowdown"]["extra"] = adds_calls(variant) ? "calls" : "arithmetic";
   }
   if (out.is_null() && point.cache == "session" && point.aa)
-    out["again"] = {
+    out["a_a"] = {
         {"verdict", point.aa->advisory ? "differs" : "same"}, {"lo", point.aa->lo}, {"hi", point.aa->hi}};
   if (!out.is_null()) {
     out["id"]     = lab::result_id(experiment.id, point.baseline, point.at);
@@ -129,10 +129,10 @@ nlohmann::json aa_json(const lab::RunRecord& run) {
           {"commit", std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "")},
           {"compared", summary.points},
           {"false_verdicts", summary.wrong},
-          {"heavier", summary.heavier},
-          {"heavier_found", summary.heavier - std::ssize(summary.missed)},
-          {"heavier_by_calls", summary.calls},
-          {"heavier_by_calls_found", summary.calls_found},
+          {"injected_slowdown", summary.heavier},
+          {"detected", summary.heavier - std::ssize(summary.missed)},
+          {"injected_slowdown_by_calls", summary.calls},
+          {"detected_by_calls", summary.calls_found},
           {"missed", summary.missed},
           {"not_compared", summary.none},
           {"points", std::move(points)}};

@@ -69,16 +69,16 @@ TEST(AaSummary, MoreCallsAreCountedApartFromArithmetic) {
   const nlohmann::json json = aa_json(run);
   EXPECT_EQ(json["compared"], 4);
   EXPECT_EQ(json["false_verdicts"].size(), 1u);
-  EXPECT_EQ(json["heavier"], 3);
-  EXPECT_EQ(json["heavier_found"], 2);
+  EXPECT_EQ(json["injected_slowdown"], 3);
+  EXPECT_EQ(json["detected"], 2);
   EXPECT_EQ(json["missed"].size(), 1u);
   EXPECT_EQ(json["not_compared"], nlohmann::json::array({"ch06/gpu"}));
   ASSERT_EQ(json["points"].size(), 4u);
-  EXPECT_EQ(json["points"][0]["again"]["hi"], 1.04);
-  EXPECT_EQ(json["points"][0]["heavier"]["extra"], "calls");
-  EXPECT_EQ(json["points"][2]["heavier"]["extra"], "arithmetic");
-  EXPECT_EQ(json["points"][3]["again"]["verdict"], "differs");
-  EXPECT_FALSE(json["points"][3].contains("heavier"));
+  EXPECT_EQ(json["points"][0]["a_a"]["hi"], 1.04);
+  EXPECT_EQ(json["points"][0]["injected_slowdown"]["extra"], "calls");
+  EXPECT_EQ(json["points"][2]["injected_slowdown"]["extra"], "arithmetic");
+  EXPECT_EQ(json["points"][3]["a_a"]["verdict"], "differs");
+  EXPECT_FALSE(json["points"][3].contains("injected_slowdown"));
 }
 
 TEST(AaSummary, NamesWhatWasNotCompared) {

@@ -277,10 +277,10 @@ void add_bench_collectives(CLI::App& bench, int& exit_code) {
     verb.add_option(name, value, help)->check(whole_at_least(least, int64_t{1} << 32))->capture_default_str();
   };
   number("--min-bytes", flags->min_bytes, "Smallest buffer of a rank", 1);
-  number("--max-bytes", flags->max_bytes, "Largest", 1);
-  number("--factor", flags->factor, "From one size to the next", 2);
-  number("--num-iters", flags->iterations, "Calls that count", 1);
-  number("--num-iters-warmup", flags->warmup, "Calls before them", 0);
+  number("--max-bytes", flags->max_bytes, "Largest buffer", 1);
+  number("--factor", flags->factor, "Factor from one size to the next", 2);
+  number("--num-iters", flags->iterations, "Timed calls", 1);
+  number("--num-iters-warmup", flags->warmup, "Warm-up calls", 0);
   verb.add_option("--ranks", flags->ranks, "Threads of this process, where `fathom launch` started no ranks")
       ->check(whole_between(1, 64))
       ->capture_default_str();

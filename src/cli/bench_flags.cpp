@@ -47,7 +47,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
       "custom, sharegpt: tokens of an answer where the line does not say", some);
   add("--random-vocab", flags.random_vocab, "Random token ids lie from 300 to below this",
       whole_at_least(301, 1 << 24));
-  verb.add_option("--seed", flags.seed, "Of prompts and arrivals")->capture_default_str();
+  verb.add_option("--seed", flags.seed, "Seed of prompts and arrivals")->capture_default_str();
 }
 
 load::WorkloadSpec workload_spec(const WorkloadFlags& flags) {

@@ -401,9 +401,9 @@ void add_bench_latency(CLI::App& bench, int& exit_code) {
       ->delimiter(',')
       ->check(whole_between(1, 4096))
       ->capture_default_str();
-  number("--num-iters", flags->iterations, "Runs that count", 1);
-  number("--num-iters-warmup", flags->warmup, "Runs before them", 0);
-  latency.add_option("--seed", flags->seed, "Of the tokens")->capture_default_str();
+  number("--num-iters", flags->iterations, "Timed runs", 1);
+  number("--num-iters-warmup", flags->warmup, "Warm-up runs", 0);
+  latency.add_option("--seed", flags->seed, "Seed of the random tokens")->capture_default_str();
   latency.add_flag(
       "--profile", flags->profile,
       "Look at one more run on the GPU in an untimed pass: the kernels of a step, and a trace into "

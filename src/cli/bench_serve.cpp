@@ -402,7 +402,7 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--ramp-up-start-rps", flags->ramp_start)->check(above_zero());
   verb.add_option("--ramp-up-end-rps", flags->ramp_end)->check(above_zero());
   verb.add_option("--max-concurrency", flags->max_concurrency,
-                  "Requests under way at once; the next wait here")
+                  "Limit on concurrent requests; later ones wait in the client")
       ->check(whole_at_least(1, 1 << 20));
   verb.add_option("--num-warmups", flags->num_warmups, "Requests before the measured ones")
       ->check(whole_at_least(0, 1 << 20))
@@ -422,7 +422,7 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--result-dir", flags->result_dir, "Default: this folder");
   verb.add_option("--result-filename", flags->result_filename,
                   "Default: made of label, load, model and date");
-  verb.add_option("--label", flags->label, "Of the result");
+  verb.add_option("--label", flags->label, "Label stored with the result");
   verb.add_option("--sweep", flags->sweep,
                   "Find saturation, then measure at these shares of it, e.g. 0.5,1,1.5")
       ->delimiter(',')

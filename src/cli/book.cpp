@@ -55,7 +55,7 @@ void add_book(CLI::App& app, int&) {
   verb.add_flag("--serve", flags->serve,
                 "Serve it to this machine alone (127.0.0.1), until Ctrl-C: its pages get buttons that run "
                 "their experiments here and draw the figures again");
-  verb.add_option("--port", flags->port, "Of --serve; 0: any that is free")
+  verb.add_option("--port", flags->port, "Port of --serve; 0: any that is free")
       ->check(whole_between(0, 65535))
       ->capture_default_str();
   verb.add_option("--source-dir", flags->source_dir, "The source tree (default: the one around this folder)");

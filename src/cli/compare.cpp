@@ -59,7 +59,8 @@ void add_compare(CLI::App& app, int& exit_code) {
   verb.add_option("a", flags->a, "The earlier run: a folder or a results.json")->required();
   verb.add_option("b", flags->b, "The later run")->required();
   verb.add_option("-f,--filter", flags->filter, "Only results whose id matches this REGEX");
-  verb.add_option("--margin,--threshold-diff", flags->margin_percent, "Percent that is no difference")
+  verb.add_option("--margin,--threshold-diff", flags->margin_percent,
+                  "Equivalence margin in percent: smaller differences count as none")
       ->check(between(0, 100))
       ->capture_default_str();
   verb.add_option("--display", flags->display, "simple, intervals (default) or explain")

@@ -38,7 +38,8 @@ std::string reason(const ComparedVariant& row) {
   switch (row.verdict) {
     case measure::Verdict::faster:
     case measure::Verdict::slower:
-      return row.by_ratio ? "the ratio to the baseline moved" : "the time moved, the control did not";
+      return row.by_ratio ? "the ratio to the baseline moved"
+                          : "the time moved, the ceiling kernel's did not";
     case measure::Verdict::same:
       return "the whole interval lies within the margin";
     case measure::Verdict::inconclusive:

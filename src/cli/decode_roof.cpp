@@ -42,7 +42,7 @@ std::optional<DecodeRoof> gpu_decode_roof(const model::Footprint& footprint) {
 }
 
 std::string rate_text(const DecodeRoof& roof) {
-  return fmt::format("the {:.1f} GB/s that doctor read from {}", roof.bytes_per_s * 1e-9, roof.level);
+  return fmt::format("{:.1f} GB/s measured from {}", roof.bytes_per_s * 1e-9, roof.level);
 }
 
 }  // namespace fathom::cli

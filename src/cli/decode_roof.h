@@ -20,7 +20,7 @@ std::optional<DecodeRoof> decode_roof(const model::Footprint& footprint, int thr
 // On this process's GPU.
 std::optional<DecodeRoof> gpu_decode_roof(const model::Footprint& footprint);
 
-// "the 33.1 GB/s that doctor read from DRAM"
+// "33.1 GB/s measured from DRAM"
 std::string rate_text(const DecodeRoof& roof);
 
 }  // namespace fathom::cli

@@ -242,7 +242,7 @@ int doctor(const DoctorFlags& flags) {
   print_isolation(isolation());
   print_instruction_sets();
   if (!flags.quick) {
-    print_features(FeatureKind::profiling, "Profiling rungs");
+    print_features(FeatureKind::profiling, "Profiling capabilities");
     print_features(FeatureKind::system, "System interfaces");
     print_features(FeatureKind::library, "Libraries opened at run time");
   }

@@ -143,7 +143,7 @@ void print_facts(const GpuFacts& g) {
        fmt::format("{} a multiprocessor, {} a block", size_text(g.shared_bytes_per_multiprocessor),
                    size_text(g.shared_bytes_per_block)));
   fact("L2", size_text(g.l2_bytes));
-  fact("memory", fmt::format("{}, {} bits at {:.2f} GHz: {:.2f} TB/s on paper", size_text(g.memory_bytes),
+  fact("memory", fmt::format("{}, {} bits at {:.2f} GHz: {:.2f} TB/s theoretical", size_text(g.memory_bytes),
                              g.memory_bus_bits, g.max_memory_clock_hz / 1e9, g.dram_bytes_per_s() / 1e12));
   std::string clock = fmt::format("up to {:.0f} MHz", g.max_clock_hz / 1e6);
   if (const auto sensors = nvml_gpu(g.uuid)) {
@@ -156,7 +156,7 @@ void print_facts(const GpuFacts& g) {
   folded("  host memory          ",
          fmt::format("{}: {}", to_string(host_memory(g)), strategy(host_memory(g))));
   fact("driver",
-       fmt::format("{}, speaks CUDA {}; built with {}", g.driver.empty() ? "version unknown" : g.driver,
+       fmt::format("{}, supports CUDA {}; built with {}", g.driver.empty() ? "version unknown" : g.driver,
                    cuda_version_text(g.driver_cuda), cuda_version_text(g.runtime_cuda)));
   for (int from = 0; from < g.count && g.count > 1; ++from) {
     std::vector<int> reached;
@@ -225,7 +225,7 @@ void print_gpu_ceilings(const GpuCeilings& c) {
 }
 
 void print_rungs(const std::vector<GpuRungState>& rungs) {
-  section("Profiling rungs of the GPU");
+  section("Profiling capabilities of the GPU");
   for (const GpuRungState& state : rungs) {
     folded(fmt::format("  {:<3} {:<15} {:<41} ", state.why_not ? "no" : "yes", to_string(state.rung),
                        describe(state.rung)),

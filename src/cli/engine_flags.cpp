@@ -95,10 +95,11 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->group("Engine");
   number("--max-model-len", c.max_context, "Tokens of a sequence, prompt and answer");
   size("--max-num-seqs", flags.max_sequences, "Sequences running at once (64; on a GPU 256)");
-  size("--max-num-batched-tokens", flags.step_tokens, "Rows of a step (512; on a GPU 8192)");
+  size("--max-num-batched-tokens", flags.step_tokens,
+       "Tokens of a step, of all sequences together (512; on a GPU 8192)");
   size("--kv-tokens", flags.kv_tokens,
        "Tokens whose keys and values fit, of all sequences together (32768; on a GPU all that fit)");
-  size("--block-size", flags.page_size, "Tokens of a page of the KV cache (16; on a GPU always 64)");
+  size("--block-size", flags.page_size, "Tokens of a block of the KV cache (16; on a GPU always 64)");
   number("--max-queued-requests", c.max_queued_requests, "Requests that may wait; more are refused");
   number("--max-queued-tokens", c.max_queued_tokens, "Tokens of their prompts");
   const auto watermark = [&](const char* name, double& value, const char* help) {
@@ -109,8 +110,8 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   watermark("--kv-low-watermark", c.kv_low_watermark, "Share at which they are admitted again");
   number("--draft-tokens", c.draft_tokens, "Tokens drafted by n-grams and verified at once; 0: none", 0);
   number("--draft-sequences", c.draft_sequences,
-         "Drafting pauses while more sequences than this run; with chosen lengths, the drafts of a step "
-         "together have at most as many tokens as so many sequences' longest");
+         "Fixed draft length: no drafts while more sequences than this run. Dynamic length: at most so many "
+         "times num_speculative_tokens drafted tokens a step");
   verb.add_option_function<std::string>(
           "--speculative-config",
           [&c](const std::string& text) {
@@ -133,19 +134,24 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
             name, [&feature] { feature = false; }, help)
         ->group("Engine");
   };
-  off("--no-continuous-batching", c.continuous_batching, "Batches of 8, each until its last request ends");
-  off("--no-paged-kv", c.paged_kv, "A whole context's pages for each request");
-  off("--no-prefix-cache", c.prefix_cache, "Compute equal beginnings again");
-  off("--no-chunked-prefill", c.chunked_prefill, "Prompts in one piece");
-  off("--no-async-scheduling", c.async_scheduling, "Schedule between steps, not during them");
+  off("--no-continuous-batching", c.continuous_batching,
+      "Static batches of 8: no request joins before all have finished");
+  off("--no-paged-kv", c.paged_kv, "Reserve max-model-len tokens of KV cache for each request");
+  off("--no-prefix-cache,--no-enable-prefix-caching", c.prefix_cache,
+      "Do not reuse KV blocks of common prompt prefixes");
+  off("--no-chunked-prefill", c.chunked_prefill, "Never split a prompt over steps");
+  off("--no-async-scheduling", c.async_scheduling, "Schedule a step only after the previous one has ended");
   verb.add_flag_callback(
-          "--no-graphs", [&c] { c.cudagraph_mode = engine::EngineConfig::CudaGraphMode::none; },
-          "On a GPU, launch every kernel by itself")
+          "--no-graphs,--enforce-eager",
+          [&c] { c.cudagraph_mode = engine::EngineConfig::CudaGraphMode::none; },
+          "On a GPU, launch every kernel by itself, without CUDA graphs")
       ->group("Engine");
   verb.add_flag("--batch-invariant", c.batch_invariant,
-                "On a GPU, answers that do not depend on who else is answered (on CPUs they never do)")
+                "On a GPU, bitwise the same output whatever else is in the batch (on CPUs always so)")
       ->group("Engine");
-  verb.add_flag("--baseline", flags.baseline, "All of them off: the plain engine to compare with")
+  verb.add_flag("--baseline", flags.baseline,
+                "All features off (static batches, contiguous KV cache, no prefix cache, no graphs): to "
+                "compare with")
       ->group("Engine");
 }
 

@@ -50,7 +50,8 @@ std::string readers_results() {
 void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags) {
   verb.add_option("--results-dir", flags.results, "Where records of machines are kept (default: results)");
   verb.add_option("--by", flags.by, "Who writes a record (default: the user's name)");
-  verb.add_option("--margin", flags.margin_percent, "Percent that is no difference")
+  verb.add_option("--margin", flags.margin_percent,
+                  "Equivalence margin in percent: smaller differences count as none")
       ->check(between(0, 100))
       ->capture_default_str();
 }

@@ -177,12 +177,13 @@ void add_history(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<HistoryFlags>();
   CLI::App& verb = *app.add_subcommand("history", "Show medians over time, and where they changed level");
   verb.add_option("-f,--filter", flags->filter, "Only results whose id matches this REGEX");
-  verb.add_option("--machine", flags->machine, "Of this machine, or \"all\" (default: the one at hand)");
+  verb.add_option("--machine", flags->machine, "Runs of this machine, or \"all\" (default: the one at hand)");
   verb.add_option("--last", flags->last, "Only so many runs of each (default: all)")
       ->check(whole_at_least(1));
   verb.add_flag("--check", flags->check,
                 "Exit with 1 where the newest change of level is for the worse by more than --margin");
-  verb.add_option("--margin", flags->margin_percent, "Percent that is no difference")
+  verb.add_option("--margin", flags->margin_percent,
+                  "Equivalence margin in percent: smaller differences count as none")
       ->check(between(0, 100))
       ->capture_default_str();
   add_output_flags(verb, flags->outputs);

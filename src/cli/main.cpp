@@ -41,8 +41,9 @@ int report_usage_error(const CLI::App& app, const CLI::ParseError& error,
 int main(int argc, char** argv) {
   program_arguments().assign(argv, argv + argc);
   int exit_code = kExitOk;
-  CLI::App app("Measures how fast this machine could go, and shows which technique closes the gap.",
-               "fathom");
+  CLI::App app(
+      "Benchmark CPU and GPU techniques against measured hardware limits; run and serve gpt-oss models.",
+      "fathom");
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
   app.footer(

@@ -106,8 +106,8 @@ void print(const std::string& folder, const Inspected& seen) {
   };
   const auto sliding = std::count(c.layers.begin(), c.layers.end(), model::Attention::sliding);
   fmt::print("{}: gpt-oss, layout {}\n", folder, model::name(seen.layout));
-  fact("layers", fmt::format("{}, {} of them see {} tokens back, the others all", c.num_hidden_layers,
-                             sliding, c.sliding_window));
+  fact("layers", fmt::format("{}: {} with a sliding window of {} tokens, {} with full attention",
+                             c.num_hidden_layers, sliding, c.sliding_window, c.num_hidden_layers - sliding));
   fact("experts", fmt::format("{} a layer, {} for each token, {}", c.num_local_experts, c.num_experts_per_tok,
                               c.mxfp4_experts ? "MXFP4" : "bf16"));
   fact("attention", fmt::format("and (un)embedding in {}", c.int8_dense ? "int8" : "bf16"));
@@ -118,10 +118,10 @@ void print(const std::string& folder, const Inspected& seen) {
   fact("KV cache", fmt::format("{} a token, and {} for the windows", megabytes(f.kv_bytes_per_token),
                                megabytes(f.kv_window_bytes)));
   if (seen.roof)
-    fact("roof here",
-         fmt::format("{:.3g} tokens/s: the weights at {}", seen.roof->tokens_per_s, rate_text(*seen.roof)));
+    fact("bandwidth bound", fmt::format("{:.3g} tokens/s here: the weights at {}", seen.roof->tokens_per_s,
+                                        rate_text(*seen.roof)));
   else
-    fact("roof here", "unknown: `fathom doctor` measures this machine's memory");
+    fact("bandwidth bound", "unknown: `fathom doctor` measures this machine's memory");
   std::map<std::string, std::pair<int64_t, int64_t>> of_dtype;  // tensors, bytes
   for (const auto& [name, tensor] : seen.tensors()) {
     auto& [count, bytes] = of_dtype[std::string(traits(tensor.dtype).name)];

@@ -249,9 +249,9 @@ void print(const Evaluated& seen) {
 }  // namespace
 
 void add_model_eval(CLI::App& model_verb, int& exit_code) {
-  auto flags     = std::make_shared<EvalFlags>();
-  CLI::App& verb = *model_verb.add_subcommand(
-      "eval", "How often a model's answers to its tasks are right, and how likely it finds the right ones");
+  auto flags = std::make_shared<EvalFlags>();
+  CLI::App& verb =
+      *model_verb.add_subcommand("eval", "Task accuracy and likelihood (NLL, perplexity, KL) of a model");
   verb.add_option("folder", flags->folder, "With config.json, *.safetensors and tokenizer.json")->required();
   verb.add_option("--against", flags->against, "Another model, on the same cases");
   verb.add_option("--against-kv-cache-dtype", flags->against_kv,

@@ -65,10 +65,10 @@ void add_model_make(CLI::App& model_verb, int& exit_code) {
   add_model_output_flags(verb, flags->target);
   verb.add_option("--shape", flags->shape, "tiny (default), gpt-oss-20b or gpt-oss-120b")
       ->check(CLI::IsMember(kShapes).description(""));
-  verb.add_option("--layers", flags->options.layers, "In place of the shape's");
-  verb.add_option("--experts", flags->options.experts, "A layer, in place of the shape's");
-  verb.add_option("--vocab", flags->options.vocab, "Tokens, in place of the shape's");
-  verb.add_option("--seed", flags->options.seed, "Of the weights; default 0");
+  verb.add_option("--layers", flags->options.layers, "Layers (default: the shape's)");
+  verb.add_option("--experts", flags->options.experts, "Experts per layer (default: the shape's)");
+  verb.add_option("--vocab", flags->options.vocab, "Tokens of the vocabulary (default: the shape's)");
+  verb.add_option("--seed", flags->options.seed, "Seed of the weights; default 0");
   verb.add_flag("--tokenizer", flags->tokenizer,
                 "And a tokenizer.json of made-up words, so that it can be served");
   verb.add_flag("--bf16", flags->options.bf16, "Experts in BF16, as fine-tuning leaves them; default MXFP4");

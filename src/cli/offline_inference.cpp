@@ -41,7 +41,7 @@ engine::EngineConfig config_of(const EngineFlags& flags, const model::Config& mo
 void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
   engine::SamplingParameters& sampling = flags.sampling;
   verb.add_option("--model", flags.model, "Folder of a checkpoint; without it the bundled model");
-  verb.add_option("--max-tokens", flags.max_tokens, "Of an answer")
+  verb.add_option("--max-tokens", flags.max_tokens, "Most tokens of an answer")
       ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_flag("--ignore-eos", flags.ignore_eos, "Write --max-tokens tokens, whatever they say");
@@ -52,9 +52,10 @@ void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
       ->capture_default_str();
   verb.add_option("--min-p", sampling.min_p, "Only tokens this often as likely as the most likely one")
       ->capture_default_str();
-  verb.add_option("--repetition-penalty", sampling.repetition_penalty, "Of tokens that were there; 1: none")
+  verb.add_option("--repetition-penalty", sampling.repetition_penalty,
+                  "Penalty on tokens of prompt and answer; 1: none")
       ->capture_default_str();
-  verb.add_option("--presence-penalty", sampling.presence_penalty, "Of tokens in the answer")
+  verb.add_option("--presence-penalty", sampling.presence_penalty, "Penalty on tokens that are in the answer")
       ->capture_default_str();
   verb.add_option("--frequency-penalty", sampling.frequency_penalty, "The same, for each time")
       ->capture_default_str();
@@ -180,16 +181,16 @@ Answer OfflineEngine::answer(std::vector<TokenId> prompt, const std::function<vo
 
 std::string OfflineEngine::speed_text(const Answer& answer) const {
   if (answer.ids.empty())
-    return fmt::format("the prompt's {} tokens were not all read", answer.prompt_tokens);
-  std::string text = fmt::format("{} tokens read", answer.prompt_tokens);
-  if (const auto rate = answer.prompt_tokens_per_s()) text += fmt::format(" at {:.4g}/s", *rate);
-  text += fmt::format("; {} written", answer.ids.size());
+    return fmt::format("the prompt's {} tokens were not all computed", answer.prompt_tokens);
+  std::string text = fmt::format("prefill {} tokens", answer.prompt_tokens);
+  if (const auto rate = answer.prompt_tokens_per_s()) text += fmt::format(", {:.4g} tok/s", *rate);
+  text += fmt::format("; decode {} tokens", answer.ids.size());
   const auto rate = answer.decode_tokens_per_s();
   if (!rate) return text;
-  text += fmt::format(" at {:.4g}/s", *rate);
-  return text + (roof_ ? fmt::format(", {:.0f} % of what {} allow", 100 * *rate / roof_->tokens_per_s,
-                                     rate_text(*roof_))
-                       : ", a share unknown until `fathom doctor` has measured this machine");
+  text += fmt::format(", {:.4g} tok/s", *rate);
+  return text + (roof_ ? fmt::format(" = {:.0f} % of the bandwidth bound ({})",
+                                     100 * *rate / roof_->tokens_per_s, rate_text(*roof_))
+                       : " (`fathom doctor` measures the bound to compare with)");
 }
 
 StreamDecoder::StreamDecoder(const model::Checkpoint& checkpoint, bool harmony) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -105,7 +106,8 @@ int run(const RunFlags& flags) {
     else if (const std::string summary = run_summary(record); !summary.empty())
       fmt::print("\n{}\n", summary);
   }
-  fmt::print(stderr, "report: {}/report.html\n", folder);
+  fmt::print(stderr, "Report: {}/report.html\n",
+             std::filesystem::absolute(folder).lexically_normal().string());
   return exit_code_of(flags, record);
 }
 
@@ -119,11 +121,12 @@ void add_run(CLI::App& app, int& exit_code) {
   verb.add_flag("-l,--list", flags->list, "Only show what would run");
   verb.add_flag("--quick", options.quick, "One point, at most 40 rounds and 3 s an experiment");
   verb.add_flag("--cold-start", options.cold_start, "Every sample in a fresh process, without warm-up");
-  verb.add_option("--iterations", options.iterations, "Calls a sample (default: calibrated)")
+  verb.add_option("--iterations,--calls-per-sample", options.iterations,
+                  "Calls per sample (default: calibrated)")
       ->check(whole_at_least(1));
   verb.add_option("--warmup", options.warmup, "Calls before the first round (default: until steady)")
       ->check(whole_at_least(0));
-  verb.add_option("--repeat", options.repeat, "At most so many rounds (default: 400)")
+  verb.add_option("--repeat,--max-rounds", options.repeat, "Most rounds of an experiment (default: 400)")
       ->check(whole_at_least(1));
   verb.add_flag(
       "--aa", options.aa,
@@ -141,11 +144,11 @@ void add_run(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"minimal", "roofline", "deep_dive"}))
       ->capture_default_str();
   add_expectation_flags(verb, flags->expectations);
-  verb.add_flag("--record", flags->record, "Write the results as what this machine is expected to do");
+  verb.add_flag("--record", flags->record, "Save the results as this machine's reference record (results/)");
   verb.add_flag("--book", flags->book,
                 "Keep the results for the book, which draws this machine first (`fathom book`)");
   verb.add_flag("--accept-regressions", flags->accept_regressions,
-                "The same, instead of failing on what became slower");
+                "As --record, and do not fail on regressions");
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = run(*flags); });
 }

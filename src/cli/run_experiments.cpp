@@ -47,13 +47,13 @@ void add_experiment_flags(CLI::App& verb, ExperimentFlags& flags) {
   lab::RunOptions& options = flags.options;
   add_target_flags(verb, flags.selection);
   verb.add_option("--timeout-multiplier", options.timeout_multiplier,
-                  "Of the 60 s one call or stage may take")
+                  "Factor on the 60 s that one call or stage may take")
       ->check(above_zero())
       ->capture_default_str();
   verb.add_option("--suite-timeout", options.suite_timeout_s, "Seconds for everything; 0: no limit")
       ->check(at_least(0));
   verb.add_option("--memory-limit", flags.memory_limit,
-                  "Of one experiment's process, e.g. 4G (default: 90 % of what is free)");
+                  "Memory limit of one experiment's process, e.g. 4G (default: 90 % of what is free)");
   verb.add_option_function<std::string>(
       "--device",
       [&options](const std::string& text) {
@@ -64,7 +64,8 @@ void add_experiment_flags(CLI::App& verb, ExperimentFlags& flags) {
         options.device = *device;
       },
       "The GPU of GPU experiments: N or cuda:N, of those that CUDA_VISIBLE_DEVICES shows (default: 0)");
-  verb.add_option("--seed", options.seed, "Of inputs and orders; 0: from the clock")->capture_default_str();
+  verb.add_option("--seed", options.seed, "Seed of inputs and orders; 0: from the clock")
+      ->capture_default_str();
 }
 
 lab::RunRecord run_experiments(const ExperimentFlags& flags, const lab::Targets& targets,

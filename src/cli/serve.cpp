@@ -200,7 +200,8 @@ int serve_model(ServeFlags flags) {
   Backend backend;
   std::unique_ptr<serve::ServeMetrics> metrics;
   const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
-  fmt::print(stderr, "{} answers; loading {}\n", address_of(flags, server->port()), folder.string());
+  fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address_of(flags, server->port()),
+             folder.string());
 
   if (flags.role != "router")
     open_worker(backend, flags, folder);
@@ -223,7 +224,9 @@ int serve_model(ServeFlags flags) {
   if (!flags.role.empty())
     model.worker = [&](const serve::RequestContext& context) { answer_worker_route(backend, context); };
   api.ready(std::move(model));
-  fmt::print(stderr, "{} is {}\nChat on {}/ or through {}/v1; SIGTERM or Ctrl-C ends it, twice at once\n",
+  fmt::print(stderr,
+             "{} is {}\nChat on {}/ or through {}/v1; Ctrl-C or SIGTERM stops it after running requests "
+             "finish, a second one at once\n",
              flags.names.front(), backend.ready, address_of(flags, server->port()),
              address_of(flags, server->port()));
 
@@ -265,7 +268,7 @@ void add_serve(CLI::App& app, int& exit_code) {
   verb.add_option("--max-connections", flags->http.max_connections, "Open at once; more are told 503")
       ->check(whole_at_least(1, int64_t{1} << 20))
       ->capture_default_str();
-  verb.add_option("--max-body-bytes", flags->http.max_body_bytes, "Of a request")
+  verb.add_option("--max-body-bytes", flags->http.max_body_bytes, "Largest request body, in bytes")
       ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_option("--io-threads", flags->http.io_threads, "Threads for connections")

@@ -462,6 +462,7 @@ void Engine::update_stats(const SchedulerOutput& step) {
   counters_.forgotten_pages         = blocks_.forgotten();
   counters_.prefix_queried_tokens   = counters.prefix_queried_tokens;
   counters_.prefix_hit_tokens       = counters.prefix_hit_tokens;
+  counters_.received_hit_tokens     = counters.received_hit_tokens;
 
   const std::lock_guard lock(mutex_);
   queued_        = scheduler_.waiting();

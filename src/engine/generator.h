@@ -37,6 +37,9 @@ struct Request {
   // The answer so far, of an earlier attempt: it goes on from there, as if this engine had written it. Counts
   // in max_tokens and min_tokens; a constraint has accepted it.
   std::vector<model::TokenId> resumed = {};
+  // So many tokens of the prompt, at most, are in this engine's cache because another worker's blocks were
+  // put there (Engine::with_kv) for this request. For the counters only.
+  int64_t received_tokens = 0;
   // Called on the engine's thread for every block of the prompt that a prefix cache can hold, once, when it
   // is final. It must not throw or block, and copies the bytes. Null: nobody wants them.
   KvBlockListener on_kv_block = {};
@@ -93,6 +96,7 @@ struct GeneratorStats {
   // Counters. Those of prompts grow together, once a request, when it is first admitted.
   int64_t prompt_tokens = 0, generated_tokens = 0;
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;
+  int64_t received_hit_tokens = 0;  // of these hits: Request::received_tokens
   int64_t preemptions = 0, steps = 0, step_rows = 0;
   // Of memory_pressure.h: times that admission closed, steps that kept a request waiting for it, and pages
   // whose cached prefix was forgotten.

@@ -144,27 +144,17 @@ GeneratorStats ReplicaRouter::stats() const {
   GeneratorStats sum;
   for (const auto& replica : replicas_) {
     const GeneratorStats one = replica->stats();
-    for (const auto part : {&GeneratorStats::running,
-                            &GeneratorStats::waiting,
-                            &GeneratorStats::waiting_tokens,
-                            &GeneratorStats::pages,
-                            &GeneratorStats::pages_in_use,
-                            &GeneratorStats::prompt_tokens,
-                            &GeneratorStats::generated_tokens,
-                            &GeneratorStats::prefix_queried_tokens,
-                            &GeneratorStats::prefix_hit_tokens,
-                            &GeneratorStats::preemptions,
-                            &GeneratorStats::admission_holds,
-                            &GeneratorStats::held_steps,
-                            &GeneratorStats::forgotten_pages,
-                            &GeneratorStats::setting_changes,
-                            &GeneratorStats::steps,
-                            &GeneratorStats::step_rows,
-                            &GeneratorStats::graphs,
-                            &GeneratorStats::graph_fallbacks,
-                            &GeneratorStats::drafts,
-                            &GeneratorStats::drafted_tokens,
-                            &GeneratorStats::accepted_tokens})
+    for (const auto part : {&GeneratorStats::running,           &GeneratorStats::waiting,
+                            &GeneratorStats::waiting_tokens,    &GeneratorStats::pages,
+                            &GeneratorStats::pages_in_use,      &GeneratorStats::prompt_tokens,
+                            &GeneratorStats::generated_tokens,  &GeneratorStats::prefix_queried_tokens,
+                            &GeneratorStats::prefix_hit_tokens, &GeneratorStats::received_hit_tokens,
+                            &GeneratorStats::preemptions,       &GeneratorStats::admission_holds,
+                            &GeneratorStats::held_steps,        &GeneratorStats::forgotten_pages,
+                            &GeneratorStats::setting_changes,   &GeneratorStats::steps,
+                            &GeneratorStats::step_rows,         &GeneratorStats::graphs,
+                            &GeneratorStats::graph_fallbacks,   &GeneratorStats::drafts,
+                            &GeneratorStats::drafted_tokens,    &GeneratorStats::accepted_tokens})
       sum.*part += one.*part;
     for (const auto part :
          {&GeneratorStats::schedule_s, &GeneratorStats::forward_s, &GeneratorStats::sample_s})

@@ -226,6 +226,7 @@ bool Scheduler::admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget
     counters_.prompt_tokens += sequence.num_prompt_tokens();
     counters_.prefix_queried_tokens += config_.prefix_cache ? sequence.num_prompt_tokens() : 0;
     counters_.prefix_hit_tokens += sequence.cached_tokens;
+    counters_.received_hit_tokens += std::min(sequence.cached_tokens, sequence.request.received_tokens);
   }
   schedule_chunk(sequence, step, budget);
   return true;

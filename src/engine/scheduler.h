@@ -46,7 +46,7 @@ struct SchedulerOutput {
 
 // The counters of prompts grow once a request, when it is first admitted.
 struct SchedulerCounters {
-  int64_t prompt_tokens = 0, prefix_queried_tokens = 0, prefix_hit_tokens = 0;
+  int64_t prompt_tokens = 0, prefix_queried_tokens = 0, prefix_hit_tokens = 0, received_hit_tokens = 0;
   int64_t preemptions = 0;
   int64_t held_steps  = 0;  // steps that kept a request waiting for memory_pressure.h
 };

@@ -13,7 +13,7 @@ const ExperimentInfo* find_experiment(std::string_view id);  // by exact id; nul
 
 // The id an experiment declared in `file` gets:
 // ".../experiments/ch07_memory_access/transpose_cpu/experiment.cpp" is "ch07/transpose_cpu",
-// ".../experiments/labs/hopper_matmul/gemm/experiment.cpp" is "labs/hopper_matmul/gemm".
+// ".../experiments/labs/matmul/fp8/experiment.cpp" is "labs/matmul/fp8".
 std::string experiment_id(std::string_view file);
 
 }  // namespace fathom::lab

@@ -3,7 +3,7 @@
 //   ch07                      every experiment of chapter 7 (ch7 is the same)
 //   ch07:transpose_cpu        one experiment (ch07/transpose_cpu is the same)
 //   ch07:transpose_cpu/tiled  one variant of it, beside the baseline that ratios need
-//   labs/hopper_matmul        every experiment of a lab; labs/hopper_matmul:gemm one of them
+//   labs/matmul               every experiment of a lab; labs/matmul:fp8 one of them
 //   ch0*   ch07:*_cpu   ch09:matmul_cpu/*_1t     globs, within one part of the name
 //   ch07/transpose_cpu/padded?n=4096             the id of a result: axes follow the question mark
 //

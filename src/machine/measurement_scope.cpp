@@ -54,7 +54,7 @@ MeasurementScope measurement_scope(const Topology& machine, const Isolation& iso
   if (ceilings.threads > 1)
     can(fmt::format("Scaling from 1 to {} threads.", ceilings.threads));
   else
-    cannot("Scaling over threads: one thread is all there is.");
+    cannot("Thread scaling: only one thread is available.");
   if (isolation.cgroup.cpus)
     cannot(fmt::format("Sustained times of more than {:.3g} processors: the control group throttles beyond.",
                        *isolation.cgroup.cpus));
@@ -140,7 +140,7 @@ MeasurementScope gpu_measurement_scope(const GpuFacts& gpu, const GpuCeilings& c
   }
   if (throttled)
     cannot(
-        "Those shares, for now: the GPU was too hot or short of current while some were measured. Run "
+        "Those shares, for now: the GPU was too hot or power-limited while some were measured. Run "
         "`fathom doctor --refresh` when it has cooled.");
   if (lowest)
     cannot(fmt::format(

@@ -35,7 +35,7 @@ struct CpuActivity {
 // a process. Exceptions of `call` pass through.
 CpuActivity watch_cpu(const std::function<void()>& call, double cpu_s);
 
-// "transpose_cpu::blocked" in this program, "sgemm_kernel (libopenblas.so.0)" in a library, or the module and
+// "transpose_cpu::tiled" in this program, "sgemm_kernel (libopenblas.so.0)" in a library, or the module and
 // offset where it has no name.
 std::string function_at(uintptr_t address);
 

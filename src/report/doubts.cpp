@@ -80,7 +80,7 @@ std::string remedy(const Skip& skip) {
   if (skip.reason == "needs_memory") return fmt::format("Run where {} of memory is free.", need);
   if (skip.reason == "needs_permission") return fmt::format("Grant {}.", need);
   if (skip.reason == "needs_model") return fmt::format("Provide the model: {}.", need);
-  if (skip.reason == "beyond_up_to") return fmt::format("Nothing to mend: declared for {} only.", need);
+  if (skip.reason == "beyond_up_to") return fmt::format("Not an error: this variant supports {} only.", need);
   return fmt::format("Provide {}.", need);
 }
 
@@ -143,7 +143,7 @@ std::string doubts_html(const RunRecord& run, const ReportContext& context) {
       doubt_line(run, "doubt", "⚠", "stale", "the source changed since it was measured:",
                  [&](const ExperimentRecord& e) { return is_stale(e, context) ? 1 : 0; }) +
       doubt_line(run, "doubt", "⚠", "above the limit",
-                 "faster than the control that says what can be reached:", above_limit_in);
+                 "faster than the ceiling kernel that says what can be reached:", above_limit_in);
   lines += doubt_line(run, "doubt", "?", "inconclusive",
                       "the interval reaches across the margin of 2 %:", [](const ExperimentRecord& e) {
                         return count_variants(e, [](const VariantRecord& v) {

@@ -243,7 +243,7 @@ std::string metrics_html(const PointRecord& point) {
 std::string point_html(const ExperimentRecord& experiment, size_t number, size_t p, const Scale& scale) {
   const PointRecord& point = experiment.points[p];
   return point_facts(point) + ladder(experiment, point, scale) + "<div class=\"charts\">\n" +
-         figure("Samples around their median, and their histogram.",
+         figure("Each sample's deviation from its variant's median, with a histogram.",
                 sample_chart(point, fmt::format("e{}-samples{}", number, p), id_at(experiment, point))) +
          metrics_html(point) + "</div>\n";
 }

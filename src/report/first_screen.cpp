@@ -102,14 +102,15 @@ std::string tallies_html(const Tally& tally) {
 std::pair<int, std::string> doubt_words(const DoubtCounts& doubts) {
   int total = 0;
   std::string words;
-  for (const auto& [number, word] : {std::pair{doubts.invalid, "invalid"}, std::pair{doubts.failed, "failed"},
-                                     std::pair{doubts.advisory, "advisory"}, std::pair{doubts.stale, "stale"},
-                                     std::pair{doubts.above_limit, "above the limit"}})
+  for (const auto& [number, word] :
+       {std::pair{doubts.invalid, "invalid"}, std::pair{doubts.failed, "failed"},
+        std::pair{doubts.advisory, "unreliable"}, std::pair{doubts.stale, "stale"},
+        std::pair{doubts.above_limit, "above the limit"}})
     if (number > 0) {
       words += fmt::format("{}{} {}", words.empty() ? "" : ", ", number, word);
       total += number;
     }
-  return {total, words.empty() ? "not to be believed" : "not to be believed: " + words};
+  return {total, words.empty() ? "warnings" : words + ": see Warnings"};
 }
 
 }  // namespace
@@ -173,7 +174,7 @@ std::string first_screen(const RunRecord& run, const ReportContext& context) {
     }
     out += "</ol>\n";
   }
-  if (!doubts.empty()) out += "<h2 id=\"doubts\">Not to be believed</h2>\n" + doubts;
+  if (!doubts.empty()) out += "<h2 id=\"doubts\">Warnings</h2>\n" + doubts;
   return out + "</div>\n</section>\n";
 }
 

@@ -97,7 +97,7 @@ std::optional<Scored> worst_prediction(const ExperimentRecord& experiment, const
     if (!std::isfinite(missed) || (worst && missed <= worst->score)) continue;
     worst = Scored{missed,
                    {.kind     = "Prediction missed by most",
-                    .sentence = fmt::format("`{}` was to reach {}{}{} and reached {}{}.", v.id,
+                    .sentence = fmt::format("Predicted for `{}`: {}{}{}; measured: {}{}.", v.id,
                                             predicted->at_least ? "at least " : "", text(predicted->value),
                                             predicted->of_share ? " of the limit" : "", text(reached),
                                             at_text(experiment, point))}};

@@ -59,8 +59,8 @@ TEST(Lessons, AreOneOfEachKindAndOfDifferentExperiments) {
             (std::vector<std::string>{
                 "Largest gain | ch01/gain | `quick` is 40.0× as fast as `base`, at 50.0 % of the limit.",
                 "Nearest to the limit | ch02/limit | `close` reaches 97.0 % of its limit, `base` 10.0 %.",
-                "Prediction missed by most | ch03/missed | `hoped` was to reach at least 90.0 % of the "
-                "limit and reached 30.0 %.",
+                "Prediction missed by most | ch03/missed | Predicted for `hoped`: at least 90.0 % of the "
+                "limit; measured: 30.0 %.",
                 "Backfired | ch04/worse | `slow` takes 2.00× the time of `base`.",
                 "Library ahead | ch05/library | `blas` is 4.00× as fast as our best, `ours`."}));
   run.experiments.erase(run.experiments.begin() + 2, run.experiments.begin() + 5);

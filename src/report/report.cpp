@@ -51,9 +51,9 @@ std::string roofline_section(const RunRecord& run, const Roofs& roofs) {
     return p.invalid && p.attainable && p.flops_per_s > *p.attainable;
   });
   return fmt::format(
-      "<h2 id=\"limits\">Roofline</h2>\n<figure><figcaption>{} Arrows lead from a baseline to its best "
-      "variant "
-      "at declared flops and bytes.{}</figcaption>\n<div class=\"scroll wide\" role=\"region\" "
+      "<h2 id=\"limits\">Roofline</h2>\n<figure><figcaption>{} An arrow goes from the baseline to the best "
+      "variant; intensity is from the declared bytes and flops.{}</figcaption>\n<div class=\"scroll wide\" "
+      "role=\"region\" "
       "aria-label=\"Roofline\" tabindex=\"0\">{}</div></figure>\n",
       measured
           ? escape(fmt::format("Roofs are measured ceilings{}.",

@@ -84,7 +84,7 @@ TEST(Report, TellsOfEveryOutcome) {
                            "<code>needs_cuda</code> <b>1 experiment</b>",
                            "<li>ch07/transpose_gpu</li>",
                            "An invented CPU @ 2.4 GHz, 2 cores (fixture-2c)",
-                           "not to be believed: 1 invalid, 3 failed, 1 advisory, 1 stale",
+                           "1 invalid, 3 failed, 1 unreliable, 1 stale: see Warnings",
                            "868 µs is below the floor of 1.12 ms",
                            "wrong output",
                            "crashed",
@@ -279,7 +279,7 @@ TEST(Report, AVariantThatTimedOutFailedAndIsNotInvalidToo) {
   const auto counts = doubts_of(run, {});
   EXPECT_EQ(counts.failed, 1);
   EXPECT_EQ(counts.invalid, 0);
-  EXPECT_TRUE(holds(report_html(run), "not to be believed: 1 failed"));
+  EXPECT_TRUE(holds(report_html(run), "1 failed: see Warnings"));
 }
 
 TEST(Report, ShowsAManifestThatIsNoJsonAsItIs) {

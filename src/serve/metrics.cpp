@@ -219,10 +219,13 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
 }
 
 void add_tokens(const GeneratorStats& stats, Exposition& to) {
-  // Hits cannot exceed the tokens of these prompts. No other machine's cache is used.
+  // Hits cannot exceed the tokens of these prompts. Blocks from a prefill worker are hits too: they land in
+  // the prefix cache before the request is queued.
   const int64_t hits     = std::min(stats.prefix_hit_tokens, stats.prompt_tokens);
-  const Series by_source = {
-      {"local_compute", stats.prompt_tokens - hits}, {"local_cache_hit", hits}, {"external_kv_transfer", 0}};
+  const int64_t received = std::min(stats.received_hit_tokens, hits);
+  const Series by_source = {{"local_compute", stats.prompt_tokens - hits},
+                            {"local_cache_hit", hits - received},
+                            {"external_kv_transfer", received}};
   to.counter({"fathom_prompt_tokens", "vllm:prompt_tokens"}, "Tokens of prompts that were taken on.",
              stats.prompt_tokens);
   to.counters<int64_t>({"fathom_prompt_tokens_by_source", "vllm:prompt_tokens_by_source"},
@@ -284,7 +287,7 @@ void add_cache(const GeneratorStats& stats, const ServeMetrics::Model& model, Ex
            static_cast<double>(stats.pages_in_use));
   to.gauge({"fathom_kv_usage_ratio", "vllm:kv_cache_usage_perc"}, "Share of the pages in use, 0 to 1.",
            stats.pages == 0 ? 0 : static_cast<double>(stats.pages_in_use) / static_cast<double>(stats.pages));
-  to.counter({"fathom_kv_pages_forgotten"}, "Pages whose cached prefix gave way to other tokens.",
+  to.counter({"fathom_kv_pages_evicted"}, "Pages whose cached prefix was evicted for other tokens.",
              stats.forgotten_pages);
   to.info({"fathom_cache_config_info", "vllm:cache_config_info"}, "How the KV cache is set up.",
           {{"block_size", std::to_string(model.page_tokens)},

@@ -164,7 +164,9 @@ void PrefillOffload::landed(const OffloadedPtr& one, transfer::Outcome outcome) 
 
 void PrefillOffload::use_blocks(Offloaded& one, engine::KvStore& store) {
   for (uint32_t i = 0; i < one.blocks.size(); ++i) one.blocks[i].bytes = landing_.slice(one.grant, i);
-  const bool used = store.insert(one.tokens, one.request.cache_salt, one.blocks);
+  const int64_t had = store.cached_tokens(one.tokens, one.request.cache_salt);
+  const bool used   = store.insert(one.tokens, one.request.cache_salt, one.blocks);
+  if (used) one.request.received_tokens = store.cached_tokens(one.tokens, one.request.cache_salt) - had;
   landing_.release(one.grant.tag);
   const std::lock_guard lock(mutex_);
   used ? ++stats_.landed : ++stats_.failed;

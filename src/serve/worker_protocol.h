@@ -1,5 +1,5 @@
 // What the processes of a disaggregated server say to each other: engine requests and outputs as JSON, over
-// HTTP (docs/serving.md, "Prefill and decode apart").
+// HTTP (docs/serving.md, "Disaggregated prefill and decode").
 #pragma once
 
 #include <cstdint>

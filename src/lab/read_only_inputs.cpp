@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <mutex>
 #include <vector>
 
 #include "core/expect.h"
@@ -20,11 +21,12 @@ struct Mapping {
   bool holds(const void* address) const { return address >= begin && address < begin + bytes; }
 };
 
-// Changed by the thread that builds problems, never while a call runs.
+// Changed by the threads that build problems, one for each rank; never while inputs are read-only.
 std::vector<Mapping>& mappings() {
   static std::vector<Mapping> all;
   return all;
 }
+std::mutex mappings_mutex;
 
 // For the signal handler, which may not take locks.
 const Mapping* protected_begin = nullptr;
@@ -45,10 +47,12 @@ void on_fault(int, siginfo_t* info, void*) {
 }  // namespace
 
 void add_input_mapping(void* begin, int64_t bytes) {
+  const std::lock_guard lock(mappings_mutex);
   mappings().push_back({static_cast<std::byte*>(begin), static_cast<size_t>(bytes)});
 }
 
 void remove_input_mapping(void* begin) {
+  const std::lock_guard lock(mappings_mutex);
   std::erase_if(mappings(), [&](const Mapping& mapping) { return mapping.begin == begin; });
 }
 

@@ -1,4 +1,4 @@
-"""Formulas are set at build time by KaTeX (Debian's node-katex), so that a page needs no script for them."""
+"""Formulas are set at build time by KaTeX (Debian's libjs-katex), so that a page needs no script for them."""
 import json
 import pathlib
 import shutil
@@ -8,9 +8,12 @@ from docutils.nodes import SkipNode
 from sphinx.errors import ExtensionError
 from sphinx.util.math import get_node_equation_number
 
+KATEX = pathlib.Path("/usr/share/javascript/katex")  # Debian's libjs-katex
+
+# Run by any node: named by its file, as a node that is not Debian's does not look into Debian's folder of modules.
 # Reads a JSON string a line, answers with the HTML as a JSON string.
-PROGRAM = """
-const katex = require('katex'), lines = require('readline').createInterface({input: process.stdin});
+PROGRAM = f"const katex = require('{KATEX}/katex.min.js');" + """
+const lines = require('readline').createInterface({input: process.stdin});
 lines.on('line', line => {
   const {tex, block, output} = JSON.parse(line);
   try { console.log(JSON.stringify({html: katex.renderToString(tex, {displayMode: block, output, throwOnError: true, strict: 'error'})})); }
@@ -26,11 +29,10 @@ class Setter:
     def html(self, tex, block, output="htmlAndMathml"):
         if (tex, block, output) not in self.known:
             if not self.process:
-                self.process = subprocess.Popen(["node", "-e", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                                env={"NODE_PATH": "/usr/share/nodejs:/usr/lib/nodejs", "PATH": "/usr/bin:/bin"})
+                self.process = subprocess.Popen(["node", "-e", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self.process.stdin.write(json.dumps({"tex": tex, "block": block, "output": output}) + "\n")
             self.process.stdin.flush()
-            answer = json.loads(self.process.stdout.readline() or '{"error": "node ended; is node-katex installed?"}')
+            answer = json.loads(self.process.stdout.readline() or '{"error": "node ended; what it printed stands above"}')
             if "error" in answer:
                 raise ExtensionError(f"KaTeX refuses '{tex}': {answer['error']}")
             self.known[tex, block, output] = answer["html"]
@@ -57,9 +59,6 @@ def visit_block(self, node):
     ids = f' id="{node["ids"][0]}"' if node["ids"] else ""
     self.body.append(f'<div class="math block"{ids}>{setter.html(node.astext(), True, output_of(self.builder))}{number}</div>')
     raise SkipNode
-
-
-KATEX = pathlib.Path("/usr/share/javascript/katex")  # Debian's libjs-katex
 
 
 def copy_fonts(app, error):

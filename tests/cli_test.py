@@ -307,8 +307,9 @@ class Cli(unittest.TestCase):
         self.assertRegex(result.stdout, rf"all +{len(catalog)} +{works} ")
         self.assertRegex(result.stdout, r"\d+ of \d+ records are stale")
         self.assertIn("layout_change", self.fathom("techniques", "ch07").stdout)
+        status = next(row["status"] for row in catalog if row["id"] == "moe-005")
         row = self.fathom("techniques", "moe-005").stdout
-        self.assertIn("moe-005  none", row)
+        self.assertIn(f"moe-005  {status}", row)
         self.assertIn("today: ", row)
         misspelt = self.fathom("techniques", "quantt")
         self.assertEqual(misspelt.returncode, 5)

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Check
   const auto resolved = resolve_config(checkpoint, config);
   if (!resolved) return resolved.error();
   const auto group = comm::group_options_from_environment();
-  if (!group) return group.error();
+  if (!group && resolved->tensor_parallel > 1) return group.error();
   const auto ours = [&](const std::array<int64_t, kKvKinds>& pages) -> std::unique_ptr<ModelRunner> {
     if (resolved->tensor_parallel > 1)
       return std::make_unique<RankedRunner>(checkpoint, *resolved, pages, *group);

@@ -107,6 +107,14 @@ class GenerateFromIds(Folder):
         again = self.generate([5, 6, 7] + outputs[0][:20], "--ignore-eos", "--max-tokens", 20)["output_ids"]
         self.assertEqual(again, outputs[0][20:])
 
+    def test_ranks_do_not_matter(self):
+        one = self.generate([5, 6, 7], "--ignore-eos", "--max-tokens", 40)["output_ids"]
+        for flags in (["-tp", 2], ["--tensor-parallel-size=4", "--enable-expert-parallel"]):
+            ranks = self.generate([5, 6, 7], "--ignore-eos", "--max-tokens", 40, *flags)["output_ids"]
+            self.assertEqual(ranks, one, flags)
+        self.refused("generate", "--model", self.bare, "--prompt-ids", "1", "-tp", 3,
+                     words=["--tensor-parallel-size 3 does not divide the model's 8 attention heads"])
+
     def test_the_engine_does_not_matter(self):
         expected = self.generate(range(40), "--ignore-eos", "--max-tokens", 60)["output_ids"]
         for flags in (("--baseline",), ("--draft-tokens", 3),

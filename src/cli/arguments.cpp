@@ -33,6 +33,16 @@ void add_environment_variables(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands({})) add_environment_variables(*verb);
 }
 
+std::vector<std::string> with_long_names(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (argument == "-tp" || argument.starts_with("-tp="))
+      argument = "--tensor-parallel-size" + argument.substr(3);
+  }
+  return arguments;
+}
+
 std::string suggestion(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App& verb = chosen(app);
   std::vector<std::string> verbs;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
 
 #include "cli/output_flags.h"
 #include "cli/verbs.h"
@@ -75,6 +76,14 @@ TEST(Arguments, AFormatTakesAFileOnlyBehindAnEqualsSign) {
   EXPECT_EQ(program.outputs.csv, "out.csv");
   EXPECT_EQ(program.outputs.md, "");
   EXPECT_EQ(program.axes, std::vector<std::string>{"n=[1,2]"});
+}
+
+TEST(Arguments, ShortFlagsOfSeveralLettersHaveLongNames) {
+  const char* const line[] = {"fathom", "serve", "-tp",    "2",        "-tp=4",
+                              "-tpx",   "--",    "launch", "generate", "-tp"};
+  EXPECT_EQ(with_long_names(std::size(line), line),
+            (std::vector<std::string>{"serve", "--tensor-parallel-size", "2", "--tensor-parallel-size=4",
+                                      "-tpx", "--", "launch", "generate", "-tp"}));
 }
 
 TEST(Arguments, AMisspeltFlagOrVerbIsRecognised) {

@@ -93,6 +93,13 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->check(whole_between(0, 4096))
       ->capture_default_str()
       ->group("Engine");
+  number(
+      "--tensor-parallel-size", c.tensor_parallel,
+      "Ranks that compute every layer together, each with a part of the weights, or -tp; on CPUs: threads of "
+      "this process, among which --threads are divided");
+  verb.add_flag("--enable-expert-parallel", c.expert_parallel,
+                "With --tensor-parallel-size: a rank has whole experts, instead of a part of each")
+      ->group("Engine");
   number("--max-model-len", c.max_context, "Tokens of a sequence, prompt and answer");
   size("--max-num-seqs", flags.max_sequences, "Sequences running at once (64; on a GPU 256)");
   size("--max-num-batched-tokens", flags.step_tokens,

@@ -2,7 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/doctor.h"
@@ -69,7 +73,9 @@ int main(int argc, char** argv) {
   add_book(app, exit_code);
   add_environment_variables(app);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = with_long_names(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(std::move(arguments));
   } catch (const CLI::RequiredError& error) {
     // For a misspelt verb CLI11 only says that a verb is missing.
     return report_usage_error(app, error,

@@ -13,11 +13,15 @@ namespace fathom::engine {
 inline constexpr int64_t kGpuPageSize = 64;  // tokens
 
 struct EngineConfig {
-  int threads           = 0;      // 0: one for each CPU that this process may use
-  int64_t max_context   = 4096;   // tokens of a sequence, prompt and output (vLLM: max_model_len)
-  int64_t max_sequences = 64;     // running at once (vLLM: max_num_seqs)
-  int64_t kv_tokens     = 32768;  // tokens that the KV cache holds, of all sequences together
-  int64_t page_size     = 16;     // tokens
+  int threads = 0;  // 0: one for each CPU that this process may use
+  // Ranks that compute every layer together, each with its part of the model (model/shard.h): threads of this
+  // process, among which `threads` are divided. With expert_parallel a rank has whole experts.
+  int64_t tensor_parallel = 1;
+  bool expert_parallel    = false;
+  int64_t max_context     = 4096;   // tokens of a sequence, prompt and output (vLLM: max_model_len)
+  int64_t max_sequences   = 64;     // running at once (vLLM: max_num_seqs)
+  int64_t kv_tokens       = 32768;  // tokens that the KV cache holds, of all sequences together
+  int64_t page_size       = 16;     // tokens
   // Tokens of a step, at most; more where prompts are not chunked (vLLM: max_num_batched_tokens).
   int64_t step_tokens = 512;
 

@@ -12,6 +12,7 @@
 #include "cuda/nvtx_range.h"
 #include "engine/kv_format.h"
 #include "engine/rejection_sampler.h"
+#include "engine/resolve_config.h"
 #include "model/kv_rounding.h"
 #include "model/ops.h"
 
@@ -39,17 +40,24 @@ model::Ops ops_of(const EngineConfig& config) {
                                                                         : ops;
 }
 
+int threads_of_rank(const EngineConfig& config) {
+  const int threads = config.threads > 0 ? config.threads : host_threads();
+  return std::max(1, threads / static_cast<int>(config.tensor_parallel));
+}
+
 }  // namespace
 
 CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                     const std::array<int64_t, kKvKinds>& pages)
-    : vocab_size_(checkpoint.config.vocab_size),
+                     const std::array<int64_t, kKvKinds>& pages, int64_t rank)
+    : rank_(rank),
+      shard_(model::shard_of(checkpoint.config, checkpoint.weights, shard_options(config), rank)),
+      vocab_size_(checkpoint.config.vocab_size),
       max_rows_(std::max({config.step_tokens, config.draft_tokens + 1})),
       max_logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
       page_size_(config.page_size),
-      threads_(config.threads > 0 ? config.threads : host_threads()),
-      model_(checkpoint.config, checkpoint.weights, ops_of(config), max_rows_, max_logit_rows_, threads_),
-      kv_(checkpoint.config, pages[kFull], pages[kWindow], page_size_),
+      threads_(threads_of_rank(config)),
+      model_(shard_.config, shard_.weights, ops_of(config), max_rows_, max_logit_rows_, threads_),
+      kv_(shard_.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),
       logits_(max_logit_rows_ * vocab_size_) {
   for (const auto& [name, tensor] : checkpoint.tensors.tensors())
@@ -66,14 +74,14 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
         std::memset(half.data() + begin, 0, static_cast<size_t>(end - begin) * sizeof(float));
       });
     }
-  if (config.draft_tokens > 0 && config.draft_method == EngineConfig::DraftMethod::eagle3) {
+  if (rank == 0 && config.draft_tokens > 0 && config.draft_method == EngineConfig::DraftMethod::eagle3) {
     auto drafter = model::Eagle::open(config.draft_model, checkpoint, model::cpu_ops(), threads_);
     FATHOM_EXPECT(drafter, "resolve_config opened it before");
     drafter_ = std::make_unique<EagleProposer>(std::move(drafter).value());
     model_.tap(drafter_->taps());
     memory_.weights += drafter_->weight_bytes();
   }
-  if (config.async_scheduling) worker_ = std::thread([this] { work(); });
+  if (config.async_scheduling || config.tensor_parallel > 1) worker_ = std::thread([this] { work(); });
 }
 
 CpuRunner::~CpuRunner() {
@@ -85,6 +93,16 @@ CpuRunner::~CpuRunner() {
   }
   changed_.notify_all();
   worker_.join();
+}
+
+void CpuRunner::join(std::unique_ptr<comm::Group> group) {
+  group_ = std::move(group);
+  model_.join(group_.get());
+}
+
+bool CpuRunner::wait_for(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return state_ == State::done; });
 }
 
 std::string CpuRunner::device_name() const {
@@ -138,8 +156,9 @@ void CpuRunner::work() {
 
 void CpuRunner::execute_model(const SchedulerOutput& step) {
   FATHOM_EXPECT(state_ == State::idle && !step.empty(), "one step at a time, and something in it");
-  step_ = &step;
-  tokens_.clear(), positions_.clear(), first_row_of_sequence_.clear();
+  step_    = &step;
+  failure_ = nullptr;
+  tokens_.clear(), positions_.clear(), first_row_of_sequence_.clear(), sampled_rows_.clear();
   outputs_.assign(step.sequences.size(), {});
   pages_per_sequence_ = 0;
   for (const ScheduledSequence& scheduled : step.sequences)
@@ -151,7 +170,8 @@ void CpuRunner::execute_model(const SchedulerOutput& step) {
   for (size_t e = 0; e < step.sequences.size(); ++e) {
     const ScheduledSequence& scheduled = step.sequences[e];
     first_row_of_sequence_.push_back(static_cast<int64_t>(tokens_.size()));
-    const auto own   = scheduled.rows - static_cast<int64_t>(scheduled.drafts.size());
+    sampled_rows_.push_back({.drafts = std::ssize(scheduled.drafts), .samples = scheduled.samples});
+    const auto own   = scheduled.rows - sampled_rows_.back().drafts;
     const auto& from = scheduled.sequence->tokens;
     FATHOM_EXPECT(scheduled.first + own <= scheduled.sequence->num_tokens(),
                   "a row's token is not known yet");
@@ -196,6 +216,8 @@ void CpuRunner::run_step() {
     }
   } catch (const std::exception& error) {
     for (SequenceOutput& output : outputs_) output = {.error = error.what()};
+    failure_ = std::current_exception();
+    join(nullptr);
   }
 }
 
@@ -203,12 +225,12 @@ void CpuRunner::run_step() {
 CpuRunner::MicroBatch CpuRunner::next_micro_batch(const MicroBatch& before) const {
   const auto rows = static_cast<int64_t>(tokens_.size());
   MicroBatch batch{.first_row = before.first_row + before.rows, .first_sequence = before.first_sequence};
-  while (batch.first_sequence < step_->sequences.size() &&
+  while (batch.first_sequence < sampled_rows_.size() &&
          first_row_of_sequence_[batch.first_sequence + 1] <= batch.first_row)
     ++batch.first_sequence;
   int64_t end = std::min(rows, batch.first_row + max_rows_);
-  for (size_t e = batch.first_sequence; e < step_->sequences.size() && first_row_of_sequence_[e] < end; ++e) {
-    if (!step_->sequences[e].drafts.empty() && first_row_of_sequence_[e + 1] > end) {
+  for (size_t e = batch.first_sequence; e < sampled_rows_.size() && first_row_of_sequence_[e] < end; ++e) {
+    if (sampled_rows_[e].drafts > 0 && first_row_of_sequence_[e + 1] > end) {
       end = first_row_of_sequence_[e];
       break;
     }
@@ -258,23 +280,23 @@ void CpuRunner::sample(const MicroBatch& micro) {
     model_.logits(View<const int32_t, 1>(rows.data(), {R}), logits_.as({R, vocab_size_}));
     forward_s_ += seconds_since(start);
     start = std::chrono::steady_clock::now();
-    sample_and_verify(batch, vocab_size_, threads_, samplers_);
+    if (rank_ == 0) sample_and_verify(batch, vocab_size_, threads_, samplers_);
     sample_s_ += seconds_since(start);
     batch.clear(), rows.clear();
   };
   for (size_t e = micro.first_sequence; e < micro.first_sequence + static_cast<size_t>(micro.sequences);
        ++e) {
-    const ScheduledSequence& scheduled = step_->sequences[e];
-    const int64_t end                  = first_row_of_sequence_[e + 1] - micro.first_row;
-    if (!scheduled.samples || end > micro.rows) continue;
-    const int64_t sampled_rows = 1 + static_cast<int64_t>(scheduled.drafts.size());
+    const int64_t end = first_row_of_sequence_[e + 1] - micro.first_row;
+    if (!sampled_rows_[e].samples || end > micro.rows) continue;
+    const int64_t sampled_rows = 1 + sampled_rows_[e].drafts;
     if (static_cast<int64_t>(rows.size()) + sampled_rows > max_logit_rows_) flush();
-    batch.push_back({.scheduled = &scheduled,
-                     .logits    = logits_.data() + static_cast<int64_t>(rows.size()) * vocab_size_,
-                     .output    = &outputs_[e]});
+    if (rank_ == 0)
+      batch.push_back({.scheduled = &step_->sequences[e],
+                       .logits    = logits_.data() + static_cast<int64_t>(rows.size()) * vocab_size_,
+                       .output    = &outputs_[e]});
     for (int64_t r = end - sampled_rows; r < end; ++r) rows.push_back(static_cast<int32_t>(r));
   }
-  if (!batch.empty()) flush();
+  if (!rows.empty()) flush();
 }
 
 std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,

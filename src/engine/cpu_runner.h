@@ -1,15 +1,19 @@
-// Runs steps on the CPUs of this machine.
+// Runs steps on the CPUs of this machine: the whole model, or the part of one rank of several
+// (engine/ranked_runner.h).
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "comm/group.h"
 #include "core/buffer.h"
 #include "core/thread_pool.h"
 #include "engine/config.h"
@@ -20,13 +24,15 @@
 #include "model/checkpoint.h"
 #include "model/gpt_oss.h"
 #include "model/kv_cache.h"
+#include "model/shard.h"
 
 namespace fathom::engine {
 
 class CpuRunner final : public ModelRunner {
  public:
+  // Of several ranks it is number `rank`. All execute the same steps; rank 0 alone samples and drafts.
   CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-            const std::array<int64_t, kKvKinds>& pages);
+            const std::array<int64_t, kKvKinds>& pages, int64_t rank = 0);
   ~CpuRunner() override;
   CpuRunner(const CpuRunner&)            = delete;
   CpuRunner& operator=(const CpuRunner&) = delete;
@@ -42,12 +48,28 @@ class CpuRunner final : public ModelRunner {
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
   void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
+  // For a rank of several, before its first step and after one that failed, where it leaves its group so that
+  // the other ranks do not wait for it. Not while a step is in flight.
+  void join(std::unique_ptr<comm::Group> group);
+  bool in_flight() const { return state_of_step() != State::idle; }
+  // Whether the step in flight is done within that time.
+  bool wait_for(std::chrono::milliseconds time);
+  // What ended the latest step; null: nothing did.
+  const std::exception_ptr& failure() const { return failure_; }
+  int64_t kv_heads() const { return shard_.config.num_key_value_heads; }
+
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
 
  private:
   // The pieces of a KvBlock, in order.
   std::vector<std::span<std::byte>> kv_block(KvKind kind, Page page) const;
+
+  enum class State { idle, launched, done, ending };
+  State state_of_step() const {
+    const std::lock_guard lock(mutex_);
+    return state_;
+  }
 
   // Rows of one forward pass: first_row .. first_row + rows of the step, of `sequences` scheduled sequences
   // from first_sequence on.
@@ -63,8 +85,11 @@ class CpuRunner final : public ModelRunner {
   void forward(const MicroBatch& batch);
   void sample(const MicroBatch& batch);
 
+  const int64_t rank_;
+  const model::Shard shard_;
   const int64_t vocab_size_, max_rows_, max_logit_rows_, page_size_;
   ThreadPool threads_;
+  std::unique_ptr<comm::Group> group_;  // null where there is one rank, or this one has left
   model::GptOss model_;
   model::KvCache kv_;
   std::array<std::vector<int64_t>, kKvKinds> layers_;  // of each kind
@@ -73,19 +98,26 @@ class CpuRunner final : public ModelRunner {
   Buffer<float> logits_;
   MemoryUse memory_;
 
-  // The step in flight.
+  // The step in flight. Rank 0 alone reads *step_, to sample and to draft: a rank that comes late may outlive
+  // it.
   const SchedulerOutput* step_ = nullptr;
+  struct SampledRows {
+    int64_t drafts = 0;
+    bool samples   = false;
+  };
+  std::vector<SampledRows> sampled_rows_;       // by sequence
   std::vector<int64_t> first_row_of_sequence_;  // [sequences + 1]
   std::vector<int32_t> tokens_, positions_, first_row_;
   std::array<std::vector<int32_t>, kKvKinds> block_tables_;  // [sequences, pages_per_sequence_]
   int64_t pages_per_sequence_ = 0;
   std::vector<SequenceOutput> outputs_;
+  std::exception_ptr failure_;
   double forward_s_ = 0, sample_s_ = 0;
 
-  // With async scheduling, worker_ runs the steps.
-  std::mutex mutex_;
+  // With async scheduling, and where there are several ranks, worker_ runs the steps.
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
-  enum class State { idle, launched, done, ending } state_ = State::idle;
+  State state_ = State::idle;
   std::thread worker_;
 };
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <random>
 
+#include "comm/tcp_group.h"
 #include "core/expect.h"
 #include "cuda/nvtx_range.h"
+#include "engine/ranked_runner.h"
 #include "engine/resolve_config.h"
 #include "engine/router_imbalance.h"
 
@@ -50,7 +52,11 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Check
                                               const MakeRunner& make_runner) {
   const auto resolved = resolve_config(checkpoint, config);
   if (!resolved) return resolved.error();
-  const auto ours = [&](const std::array<int64_t, kKvKinds>& pages) {
+  const auto group = comm::group_options_from_environment();
+  if (!group && resolved->tensor_parallel > 1) return group.error();
+  const auto ours = [&](const std::array<int64_t, kKvKinds>& pages) -> std::unique_ptr<ModelRunner> {
+    if (resolved->tensor_parallel > 1)
+      return std::make_unique<RankedRunner>(checkpoint, *resolved, pages, *group);
     return (resolved->gpu ? make_gpu_runner : make_cpu_runner)(checkpoint, *resolved, pages);
   };
   return std::unique_ptr<Engine>(
@@ -314,6 +320,8 @@ void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> o
   counters_.graphs          = runner_->graphs();
   counters_.graph_fallbacks = runner_->graph_fallbacks();
   if (const auto imbalance = router_imbalance(runner_->expert_load())) counters_.router_imbalance = imbalance;
+  if (config_.expert_parallel)
+    counters_.rank_imbalance = rank_imbalance(runner_->expert_load(), config_.tensor_parallel);
   for (size_t e = 0; e < step.sequences.size(); ++e)
     if (step.sequences[e].sequence) process_output(step.sequences[e], outputs[e]);
 }

@@ -338,6 +338,13 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   configs["adaptive"].adaptive                           = true;
   configs["adaptive"].draft_sequences                    = 20;
 
+  configs["two ranks"]                                    = all;
+  configs["two ranks"].tensor_parallel                    = 2;
+  configs["four ranks, expert parallel"]                  = configs["drafts, few pages, small pieces"];
+  configs["four ranks, expert parallel"].tensor_parallel  = 4;
+  configs["four ranks, expert parallel"].expert_parallel  = true;
+  configs["four ranks, expert parallel"].async_scheduling = false;
+
   std::map<std::string, GeneratorStats> stats;
   for (const auto& [name, config] : configs) {
     SCOPED_TRACE(name);
@@ -363,6 +370,10 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   EXPECT_GT(stats["drafts of 3"].accepted_tokens, 0);
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
   EXPECT_GT(stats["suffix drafts"].accepted_tokens, 0);
+  EXPECT_EQ(stats["two ranks"].rank_imbalance, std::nullopt);
+  EXPECT_GE(stats["four ranks, expert parallel"].rank_imbalance, 1.0);
+  EXPECT_LE(stats["four ranks, expert parallel"].rank_imbalance,
+            stats["four ranks, expert parallel"].router_imbalance);
 }
 
 // Long enough for the tuner to try every setting. Which ones it keeps is a matter of time, the answers are

@@ -114,6 +114,7 @@ struct GeneratorStats {
   // Of all tokens so far (router_imbalance.h), of the most uneven replica. None where the router does not
   // count, as on a GPU, and before the first token.
   std::optional<double> router_imbalance;
+  std::optional<double> rank_imbalance;  // of expert-parallel ranks; else none
 };
 
 class Generator {

@@ -34,8 +34,13 @@ class KvStoreTest : public testing::Test {
     delete folder_;
     folder_ = nullptr;
   }
-  static std::unique_ptr<Engine> engine(int64_t kv_tokens = 4096) {
-    EngineConfig config{.threads = 1, .max_context = 512, .kv_tokens = kv_tokens, .step_tokens = 48};
+  static std::unique_ptr<Engine> engine(int64_t kv_tokens = 4096, int64_t ranks = 1) {
+    EngineConfig config{.threads         = 1,
+                        .tensor_parallel = ranks,
+                        .expert_parallel = ranks > 1,
+                        .max_context     = 512,
+                        .kv_tokens       = kv_tokens,
+                        .step_tokens     = 48};
     auto opened = Engine::open(folder_->path(), config);
     EXPECT_TRUE(opened) << opened.error().message;
     return std::move(opened).value();
@@ -114,6 +119,26 @@ TEST_F(KvStoreTest, BlocksOfAnotherEngineGiveTheSameAnswers) {
     }
   }
   EXPECT_EQ(decoder->stats().pages_in_use, 0);
+}
+
+// With four ranks on two KV heads, two have a copy of each.
+TEST_F(KvStoreTest, BlocksAreTheSameForAnyNumberOfRanks) {
+  const auto alone = engine(), two = engine(4096, 2), four = engine(4096, 4);
+  int salt = 0;
+  for (const auto& [prefiller, decoder] : {std::pair{alone.get(), two.get()},
+                                           {two.get(), four.get()},
+                                           {four.get(), two.get()},
+                                           {four.get(), alone.get()}}) {
+    const auto prompt   = prompt_of(97, ++salt);
+    const Blocks blocks = prefill(*prefiller, prompt);
+    EXPECT_TRUE(with_kv(*decoder, [&](KvStore& store) { return store.insert(prompt, "", list_of(blocks)); }));
+    const auto ask = [&] {
+      return Request{.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = 12};
+    };
+    const Answer answered = answer(*decoder, ask());
+    EXPECT_EQ(answered.cached, 96);
+    EXPECT_EQ(answered.ids, answer(*engine(), ask()).ids);
+  }
 }
 
 // A conversation's second turn: both engines have its beginning, and only the rest is reported and moved.

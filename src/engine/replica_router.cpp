@@ -161,8 +161,8 @@ GeneratorStats ReplicaRouter::stats() const {
       sum.*part += one.*part;
     for (const auto part : {&MemoryUse::weights, &MemoryUse::kv_cache, &MemoryUse::workspace})
       sum.memory.*part += one.memory.*part;
-    if (one.router_imbalance)
-      sum.router_imbalance = std::max(sum.router_imbalance.value_or(0), *one.router_imbalance);
+    for (const auto imbalance : {&GeneratorStats::router_imbalance, &GeneratorStats::rank_imbalance})
+      if (one.*imbalance) sum.*imbalance = std::max((sum.*imbalance).value_or(0), *(one.*imbalance));
     for (size_t i = 0; i < sum.steps_by_rows.size(); ++i) sum.steps_by_rows[i] += one.steps_by_rows[i];
     for (size_t i = 0; i < sum.setting_s.size(); ++i) sum.setting_s[i] += one.setting_s[i];
     for (size_t i = 0; i < sum.accepted_at.size(); ++i) sum.accepted_at[i] += one.accepted_at[i];

@@ -114,6 +114,10 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           "--activation-dtype int8 needs experts in MXFP4, and this model's are in BF16: `fathom model "
           "quantize` writes the model with experts in MXFP4, or leave the flag at auto"};
   }
+  if (const Status good = model::can_shard(checkpoint.config, shard_options(c)); !good) return good.error();
+  if (c.gpu && c.tensor_parallel > 1)
+    return Error{fmt::format("--tensor-parallel-size {} needs --device cpu: one GPU at a time, so far",
+                             c.tensor_parallel)};
   if (c.gpu)
     if (const Status can = gpu_can_run(checkpoint, c.device); !can) return can.error();
   if (c.gpu) {

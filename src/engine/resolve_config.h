@@ -8,11 +8,17 @@
 #include "engine/block_manager.h"
 #include "engine/config.h"
 #include "model/checkpoint.h"
+#include "model/shard.h"
 
 namespace fathom::engine {
 
 // The configuration with kv_tokens decided where it is 0, and checked against the model and the machine.
 Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineConfig config);
+
+// How the configuration cuts a model into ranks.
+inline model::ShardOptions shard_options(const EngineConfig& config) {
+  return {.ranks = config.tensor_parallel, .expert_parallel = config.expert_parallel};
+}
 
 // Number of KV-cache pages for each kind of layer.
 std::array<int64_t, kKvKinds> kv_cache_pages(const model::Config& model, const EngineConfig& config);

@@ -12,4 +12,7 @@ namespace fathom::engine {
 // even, the number of experts the worst. `load` [layers, E] counts tokens; none where no token was counted.
 std::optional<double> router_imbalance(View<const int64_t, 2> load);
 
+// The same of ranks that have experts in equal numbers, in order (expert parallelism). `ranks` divides E.
+std::optional<double> rank_imbalance(View<const int64_t, 2> load, int64_t ranks);
+
 }  // namespace fathom::engine

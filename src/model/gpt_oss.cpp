@@ -1,6 +1,7 @@
 #include "model/gpt_oss.h"
 
 #include <algorithm>
+#include <span>
 
 #include "core/expect.h"
 #include "core/thread_pool.h"
@@ -96,7 +97,7 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
 int64_t GptOss::workspace_bytes() const {
   int64_t bytes = expert_ids_.size() * int64_t{sizeof(int32_t)} + scratch_.size();
   for (const Buffer<float>* buffer : {&x_, &normed_, &q_, &k_, &v_, &attended_, &rope_table_, &router_logits_,
-                                      &expert_weights_, &gathered_, &features_})
+                                      &expert_weights_, &gathered_, &logit_pieces_, &features_})
     bytes += buffer->size() * int64_t{sizeof(float)};
   for (const Layer& layer : layers_)
     for (const Buffer<bf16>& copy : layer.transposed) bytes += copy.size() * int64_t{sizeof(bf16)};
@@ -150,7 +151,9 @@ void GptOss::attention(const Layer& layer, Attention kind, const Batch& batch, c
   if (sliding) rows.pages = batch.window_pages;
   (sliding ? ops_.window_kv_store : ops_.kv_store)(k, v, rows, kv, on_);
   ops_.attention(q, kv, w.sinks, sliding ? config_.sliding_window : 0, rows, attended, on_);
+  begin_sum(x);
   ops_.linear(attended_.as({T, heads * Dh}), w.out, w.out_bias, Output::add, x, on_);
+  all_reduce(x);
 }
 
 // x += experts(norm(x))
@@ -165,9 +168,43 @@ void GptOss::mlp(size_t l, int64_t T) {
   ops_.rmsnorm(x, layer.mlp_norm.view(), config_.rms_norm_eps, normed, on_);
   ops_.linear(normed, w.router, w.router_bias, Output::overwrite, router_logits, on_);
   ops_.router(router_logits, ids, weights, on_);
-  int64_t* load = expert_load_.data() + static_cast<int64_t>(l) * E;
-  for (int64_t i = 0; i < T * top_k; ++i) ++load[ids.data()[i]];
+  int64_t* load         = expert_load_.data() + static_cast<int64_t>(l) * E;
+  const int64_t experts = w.mlp1_bias.extent(0);
+  for (int64_t i = 0; i < T * top_k; ++i) {
+    ++load[ids.data()[i]];
+    const int64_t e = ids.data()[i] - weights_.first_expert;
+    ids.data()[i]   = e >= 0 && e < experts ? static_cast<int32_t>(e) : kernels::kNoExpert;
+  }
+  begin_sum(x);
   ops_.experts(normed, ids, weights, layer.experts, x, on_);
+  all_reduce(x);
+}
+
+void GptOss::join(comm::Group* group) {
+  group_ = group;
+  if (group && logit_pieces_.size() == 0) logit_pieces_ = Buffer<float>(max_logit_rows_ * config_.vocab_size);
+}
+
+// Before every rank adds its part of a layer to x: the residual stream goes into the sum once, with rank 0's
+// part, and so do the biases.
+void GptOss::begin_sum(View<float, 2> x) const {
+  if (group_ && group_->rank() > 0) std::fill_n(x.data(), x.size(), 0.0f);
+}
+
+void GptOss::all_reduce(View<float, 2> x) const {
+  if (group_) group_->all_reduce(std::span(x.data(), static_cast<size_t>(x.size())));
+}
+
+// Every rank has the logits of its part of the vocabulary.
+void GptOss::all_gather_logits(View<const float, 2> rows, View<float, 2> logits) {
+  const int64_t R = rows.extent(0), part = kernels::rows_of(weights_.unembedding), N = group_->size();
+  const auto pieces = logit_pieces_.as({N, R, part});
+  const std::span mine(&pieces(group_->rank(), 0, 0), static_cast<size_t>(R * part));
+  ops_.linear(rows, weights_.unembedding, {}, Output::overwrite, View<float, 2>(mine.data(), {R, part}), on_);
+  group_->all_gather(std::span<const float>(mine),
+                     std::span(pieces.data(), static_cast<size_t>(pieces.size())));
+  for (int64_t r = 0; r < R; ++r)
+    for (int64_t n = 0; n < N; ++n) std::copy_n(&pieces(n, r, 0), part, &logits(r, n * part));
 }
 
 void GptOss::logits(View<const int32_t, 1> rows, View<float, 2> logits) {
@@ -179,6 +216,7 @@ void GptOss::logits(View<const int32_t, 1> rows, View<float, 2> logits) {
     std::copy_n(x_.data() + rows(r) * H, H, &gathered(r, 0));
   }
   ops_.rmsnorm(gathered, norm_.view(), config_.rms_norm_eps, gathered, on_);
+  if (group_) return all_gather_logits(gathered, logits);
   ops_.linear(gathered, weights_.unembedding, {}, Output::overwrite, logits, on_);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/group.h"
 #include "core/buffer.h"
 #include "core/view.h"
 #include "kernels/execution.h"
@@ -39,6 +40,12 @@ class GptOss {
   // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);
 
+  // From now on it is a rank of several, whose config and weights are its parts (model/shard.h). All ranks
+  // call forward() and logits() with the same rows; activations between layers, and logits, are the same bits
+  // on all of them. Both throw GroupError, after which the values that they compute are undefined until
+  // forward() has returned in another group. The group must outlive the calls; null: no other ranks.
+  void join(comm::Group* group);
+
   // From now on forward() keeps the residual stream after these layers, from 0: features() of the last batch
   // are [T, layers H].
   void tap(const std::vector<int64_t>& layers);
@@ -64,10 +71,14 @@ class GptOss {
 
   void attention(const Layer& layer, Attention kind, const Batch& batch, const kernels::KvPages& kv);
   void mlp(size_t layer, int64_t rows);
+  void begin_sum(View<float, 2> x) const;
+  void all_reduce(View<float, 2> x) const;
+  void all_gather_logits(View<const float, 2> rows, View<float, 2> logits);
 
   const Config config_;
   const Weights& weights_;
   const Ops ops_;
+  comm::Group* group_ = nullptr;
   std::vector<Layer> layers_;
   Buffer<float> norm_;
   Buffer<float> frequencies_;
@@ -75,7 +86,8 @@ class GptOss {
 
   // Activations of one step. x is the residual stream.
   int64_t max_rows_, max_logit_rows_, rows_ = 0;
-  Buffer<float> x_, normed_, q_, k_, v_, attended_, rope_table_, router_logits_, expert_weights_, gathered_;
+  Buffer<float> x_, normed_, q_, k_, v_, attended_, rope_table_, router_logits_, expert_weights_, gathered_,
+      logit_pieces_;
   std::vector<int64_t> taps_;
   Buffer<float> features_;
   Buffer<int32_t> expert_ids_;

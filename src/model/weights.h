@@ -57,6 +57,7 @@ struct Weights {
   DenseMatrix unembedding;  // [V, H]
   NormWeights norm;         // [H]
   std::vector<LayerWeights> layers;
+  int64_t first_expert    = 0;  // of the router's, the first whose matrices are here (model/shard.h)
   int64_t rounded_tensors = 0;  // of the file that are FP32 or FP16 where the ops compute with BF16
   std::vector<std::shared_ptr<const void>>
       converted;  // the memory of tensors that the file has in another type

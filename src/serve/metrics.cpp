@@ -269,6 +269,10 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
     to.gauge({"fathom_router_imbalance_ratio"},
              "Tokens of the most loaded expert over the mean of its layer's, in the most uneven layer.",
              *stats.router_imbalance);
+  if (stats.rank_imbalance)
+    to.gauge({"fathom_rank_imbalance_ratio"},
+             "Tokens of the most loaded rank's experts over the mean of the ranks, in the most uneven layer.",
+             *stats.rank_imbalance);
 
   to.counter({"fathom_drafts", "vllm:spec_decode_num_drafts"}, "Drafts verified.", stats.drafts);
   to.counter({"fathom_drafted_tokens", "vllm:spec_decode_num_draft_tokens"}, "Tokens in them.",

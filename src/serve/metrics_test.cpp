@@ -372,7 +372,8 @@ TEST(ServeMetrics, ShowsTheEngine) {
                        .accepted_tokens       = 22,
                        .forward_s             = 1.25,
                        .memory                = {.weights = 700, .kv_cache = 40, .workspace = 5},
-                       .router_imbalance      = 1.5};
+                       .router_imbalance      = 1.5,
+                       .rank_imbalance        = 1.25};
   stats.steps_by_rows                                     = {2, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2};
   stats.accepted_at[1]                                    = 9;
   stats.finished[size_t(engine::FinishReason::stop)]      = 8,
@@ -418,6 +419,7 @@ TEST(ServeMetrics, ShowsTheEngine) {
       {with("fathom_memory_bytes", R"(of="kv_cache")"), 40},
       {with("fathom_memory_bytes", R"(of="workspace")"), 5},
       {with("fathom_router_imbalance_ratio"), 1.5},
+      {with("fathom_rank_imbalance_ratio"), 1.25},
       {with("vllm:cache_config_info",
             R"(block_size="16",num_gpu_blocks="400",enable_prefix_caching="False")"),
        1}};
@@ -432,7 +434,9 @@ TEST(ServeMetrics, ShowsTheEngine) {
 
 // A GPU's router does not count, and an absent series is no 0.
 TEST(ServeMetrics, AnUncountedRouterHasNoSeries) {
-  EXPECT_FALSE(Scrape(ServeMetrics(tiny()).text({})).samples.contains(with("fathom_router_imbalance_ratio")));
+  const Scrape scrape(ServeMetrics(tiny()).text({}));
+  EXPECT_FALSE(scrape.samples.contains(with("fathom_router_imbalance_ratio")));
+  EXPECT_FALSE(scrape.samples.contains(with("fathom_rank_imbalance_ratio")));
 }
 
 TEST(ServeMetrics, NoPagesAreNoNan) {

@@ -39,17 +39,18 @@ inline void expect_matrices(const char* name, const ExpertMatrices& matrices, in
     const auto& [blocks, scales] = *packed;
     const int64_t groups         = inputs / kMxfp4Block;
     fits = inputs % kMxfp4Block == 0 && blocks.extent(0) == num_experts && blocks.extent(1) == outputs &&
-           blocks.extent(2) == groups && blocks.extent(3) == kMxfp4Block / 2 && blocks.contiguous() &&
+           blocks.extent(2) == groups && blocks.extent(3) == kMxfp4Block / 2 &&
            scales.extent(0) == num_experts && scales.extent(1) == outputs && scales.extent(2) == groups &&
-           scales.contiguous();
+           blocks.stride(3) == 1 && blocks.stride(2) == kMxfp4Block / 2 && scales.stride(2) == 1 &&
+           blocks.stride(1) == scales.stride(1) * (kMxfp4Block / 2);
   } else {
     const auto& plain = std::get<View<const bf16, 3>>(matrices);
     fits = plain.extent(0) == num_experts && plain.extent(1) == outputs && plain.extent(2) == inputs &&
            (inputs <= 1 || plain.stride(2) == 1);
   }
   FATHOM_EXPECT(fits,
-                fmt::format("{} must be {} matrices [{}, {}] of contiguous rows, in MXFP4 all contiguous and "
-                            "of whole blocks of {}",
+                fmt::format("{} must be {} matrices [{}, {}] of contiguous rows, in MXFP4 of whole blocks of "
+                            "{} and with as many scales as blocks between rows",
                             name, num_experts, outputs, inputs, kMxfp4Block));
 }
 
@@ -69,13 +70,13 @@ inline void expect_experts(const ExpertsTask& task) {
   expect_matrices("mlp2", task.w.mlp2, num_experts, hidden, task.intermediate());
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t k = 0; k < task.top_k(); ++k)
-      FATHOM_EXPECT(task.experts(t, k) >= 0 && task.experts(t, k) < num_experts,
+      FATHOM_EXPECT(task.experts(t, k) >= kNoExpert && task.experts(t, k) < num_experts,
                     fmt::format("token {} asks for expert {} of {}", t, task.experts(t, k), num_experts));
 }
 
 // An expert row is a token and one of its experts, r = t top_k + k. "Sorted": by expert, then by token.
 struct SortedRows {
-  int32_t* rows;    // [T top_k], sorted
+  int32_t* rows;    // [T top_k], sorted; beyond the last expert's, zeros
   int32_t* first;   // [E + 1], offsets of the experts' rows
   int32_t* active;  // [E], the experts that have a row
 
@@ -91,6 +92,7 @@ inline int64_t group_by_expert(const ExpertsTask& task, const SortedRows& s) {
   std::fill_n(s.first, num_experts + 1, 0);
   for (int64_t t = 0; t < task.tokens(); ++t)
     for (int64_t k = 0; k < task.top_k(); ++k) ++s.first[task.experts(t, k) + 1];
+  s.first[0]     = 0;  // had counted the rows without an expert
   int64_t active = 0;
   for (int64_t e = 0; e < num_experts; ++e) {
     if (s.first[e + 1] > 0) s.active[active++] = static_cast<int32_t>(e);
@@ -98,10 +100,12 @@ inline int64_t group_by_expert(const ExpertsTask& task, const SortedRows& s) {
   }
   for (int64_t t = 0; t < task.tokens(); ++t)
     for (int64_t k = 0; k < task.top_k(); ++k)
-      s.rows[s.first[task.experts(t, k)]++] = static_cast<int32_t>(t * task.top_k() + k);
+      if (task.experts(t, k) != kNoExpert)
+        s.rows[s.first[task.experts(t, k)]++] = static_cast<int32_t>(t * task.top_k() + k);
   std::copy_backward(s.first, s.first + num_experts,
                      s.first + num_experts + 1);  // each offset had advanced to the next expert's
   s.first[0] = 0;
+  std::fill(s.rows + s.first[num_experts], s.rows + task.tokens() * task.top_k(), 0);
   return active;
 }
 
@@ -143,15 +147,18 @@ HWY_INLINE void swiglu(D d, const float* u, int64_t count, float limit, float al
   }
 }
 
-// y += the weighted sum of each token's experts, in the token's own order. out [T top_k, H], by expert row.
+// y += the weighted sum of each token's experts, in the token's own order. out [T top_k, H], by expert row;
+// rows without an expert become zeros.
 template <class D>
-void combine(D d, const ExpertsTask& task, const float* out_rows) {
+void combine(D d, const ExpertsTask& task, float* out_rows) {
   const int64_t hidden = task.hidden(), top_k = task.top_k(), lanes = static_cast<int64_t>(hn::MaxLanes(d));
   task.threads.parallel_for(task.tokens(), 1, [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t t = begin; t < end; ++t) {
-      float* y         = task.y.data() + t * task.y.stride(0);
-      const float* out = out_rows + t * top_k * hidden;
-      int64_t h        = 0;
+      float* y   = task.y.data() + t * task.y.stride(0);
+      float* out = out_rows + t * top_k * hidden;
+      for (int64_t k = 0; k < top_k; ++k)
+        if (task.experts(t, k) == kNoExpert) std::fill_n(out + k * hidden, hidden, 0.0f);
+      int64_t h = 0;
       for (; h + lanes <= hidden; h += lanes) {
         auto sum = hn::LoadU(d, y + h);
         for (int64_t k = 0; k < top_k; ++k)

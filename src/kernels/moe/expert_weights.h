@@ -9,11 +9,15 @@
 
 namespace fathom::kernels {
 
+// In the list of a token's experts: none, left out of the sum.
+inline constexpr int32_t kNoExpert = -1;
+
 // Blocks of 32 along `in`, G = in / 32: 16 bytes of E2M1 values each, the first in the low nibble
-// (core/mxfp4_nvfp4.h), and an E8M0 scale.
+// (core/mxfp4_nvfp4.h), and an E8M0 scale. Rows are contiguous. Those of a rank's part of the matrices
+// (model/shard.h) lie further apart, with as many scales between two rows as blocks.
 struct Mxfp4Matrices {
-  View<const uint8_t, 4> blocks;  // [E, out, G, 16], contiguous
-  View<const uint8_t, 3> scales;  // [E, out, G], contiguous, none of them 255, the NaN
+  View<const uint8_t, 4> blocks;  // [E, out, G, 16]
+  View<const uint8_t, 3> scales;  // [E, out, G], none of them 255, the NaN
 };
 
 using ExpertMatrices =

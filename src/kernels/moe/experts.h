@@ -18,8 +18,8 @@
 
 namespace fathom::kernels {
 
-// x, y [T, H], disjoint; experts, weights [T, top_k], the experts of a token all different. The result of a
-// row does not depend on the other rows.
+// x, y [T, H], disjoint; experts, weights [T, top_k], the experts of a token all different, but for
+// kNoExpert, whose weight must be finite. The result of a row does not depend on the other rows.
 void experts_reference(View<const float, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
                        const ExpertWeights& w, View<float, 2> y, const Execution& on);
 void experts_cpu(View<const float, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,

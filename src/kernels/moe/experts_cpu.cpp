@@ -62,9 +62,8 @@ Bf16Matrix matrix_of(const View<const bf16, 3>& w, int64_t e) {
   return {w.data() + e * w.stride(0), w.extent(2), w.stride(1)};
 }
 Mxfp4Matrix matrix_of(const Mxfp4Matrices& w, int64_t e) {
-  const int64_t groups = w.scales.extent(2);
   return {w.blocks.data() + e * w.blocks.stride(0), w.scales.data() + e * w.scales.stride(0),
-          groups * kMxfp4Block, groups * kMxfp4Block / 2, groups};
+          w.scales.extent(2) * kMxfp4Block, w.blocks.stride(1), w.scales.stride(1)};
 }
 template <class Matrices>
 using MatrixOf = decltype(matrix_of(Matrices(), 0));

@@ -195,19 +195,20 @@ HWY_NOINLINE void quantize_row(const float* x, int64_t depth, uint8_t* row) {
 struct Codes {
   const uint8_t* blocks;  // 16 bytes each
   const uint8_t* scales;
-  int64_t count;  // of an output's blocks
+  int64_t count;   // of an output's blocks
+  int64_t stride;  // blocks from one output's first to the next's
 
   HWY_INLINE const uint8_t* blocks_of(int64_t output, int64_t block) const {
-    return blocks + (output * count + block) * (kMxfp4Block / 2);
+    return blocks + (output * stride + block) * (kMxfp4Block / 2);
   }
   HWY_INLINE const uint8_t* scales_of(int64_t output, int64_t block) const {
-    return scales + output * count + block;
+    return scales + output * stride + block;
   }
 };
 
 Codes codes_of(const Mxfp4Matrices& w, int64_t e) {
   return {w.blocks.data() + e * w.blocks.stride(0), w.scales.data() + e * w.scales.stride(0),
-          w.scales.extent(2)};
+          w.scales.extent(2), w.scales.stride(1)};
 }
 
 // Words w of a step's blocks, from vectors of packed blocks.
@@ -521,7 +522,7 @@ void up_projection(const ExpertsTask& task, const ExpertsInt8Scratch& s, int64_t
       quantize_row(s.activations + i * intermediate, intermediate, s.quantized + i * a_stride);
   };
   // To wake a thread takes longer than to quantize a few thousand numbers.
-  const int64_t rows = task.tokens() * top_k;
+  const int64_t rows = s.sorted.first[task.num_experts()];
   if (rows * intermediate <= kNumbersOfOneThread)
     quantize(0, rows);
   else

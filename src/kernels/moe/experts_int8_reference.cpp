@@ -71,6 +71,7 @@ void experts_int8_reference(View<const float, 2> x, View<const int32_t, 2> exper
     const Int8Row in_int8 = quantize(in);
     for (int64_t k = 0; k < experts.extent(1); ++k) {
       const int64_t e = experts(t, k);
+      if (e == kNoExpert) continue;
       FATHOM_EXPECT(e >= 0 && e < w.mlp1_bias.extent(0), "experts: there is no such expert");
       const auto unit = [&](int64_t out) {
         return dot(*mlp1, e, out, in_int8) + static_cast<float>(w.mlp1_bias(e, out));

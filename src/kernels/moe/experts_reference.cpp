@@ -43,6 +43,7 @@ void experts_reference(View<const float, 2> x, View<const int32_t, 2> experts, V
   for (int64_t t = 0; t < x.extent(0); ++t)
     for (int64_t k = 0; k < experts.extent(1); ++k) {
       const int64_t e = experts(t, k);
+      if (e == kNoExpert) continue;
       FATHOM_EXPECT(e >= 0 && e < w.mlp1_bias.extent(0), "experts: there is no such expert");
       for (int64_t h = 0; h < hidden; ++h) in[static_cast<size_t>(h)] = x(t, h);
       const auto unit = [&](int64_t out) {

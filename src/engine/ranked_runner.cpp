@@ -1,0 +1,170 @@
+#include "engine/ranked_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "comm/thread_group.h"
+#include "core/expect.h"
+
+namespace fathom::engine {
+
+using namespace std::chrono_literals;
+
+RankedRunner::RankedRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                           const std::array<int64_t, kKvKinds>& pages, const comm::GroupOptions& options,
+                           MakeGroups make_groups)
+    : options_(options),
+      make_groups_(make_groups ? std::move(make_groups)
+                               : [size = static_cast<int>(config.tensor_parallel),
+                                  options] { return comm::make_thread_groups(size, options); }),
+      kv_heads_(checkpoint.config.num_key_value_heads),
+      head_bytes_(checkpoint.config.head_dim * int64_t{sizeof(float)}) {
+  for (int64_t rank = 0; rank < config.tensor_parallel; ++rank)
+    ranks_.push_back(std::make_unique<CpuRunner>(checkpoint, config, pages, rank));
+}
+
+void RankedRunner::execute_model(const SchedulerOutput& step) {
+  failure_.reset();
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r]->in_flight()) continue;  // unless an earlier step gave it up
+    if (ranks_[r]->wait_for(0ms)) {
+      (void)ranks_[r]->get_output(step);
+      continue;
+    }
+    const int rank = static_cast<int>(r);
+
+    failure_ = {.rank      = rank,
+                .operation = {},
+                .text = fmt::format("rank {} has not come back from a step that was given up: restart the "
+                                    "program if it does not",
+                                    rank)};
+    return;
+  }
+  if (!joined_) {
+    auto groups = make_groups_();
+    for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r]->join(std::move(groups[r]));
+    joined_ = true;
+  }
+  for (const auto& rank : ranks_) rank->execute_model(step);
+}
+
+std::vector<SequenceOutput> RankedRunner::get_output(const SchedulerOutput& step) {
+  std::vector<SequenceOutput> outputs(step.sequences.size());
+  if (!failure_) {
+    wait_for_ranks();
+    failure_ = failure_of_ranks();
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      if (ranks_[r]->wait_for(0ms)) {
+        auto of_rank = ranks_[r]->get_output(step);
+        if (r == 0) outputs = std::move(of_rank);
+      }
+    if (failure_) joined_ = false;
+  }
+  if (failure_)
+    for (SequenceOutput& output : outputs) output = {.error = failure_->text};
+  return outputs;
+}
+
+// Returns when all are done, or when one has failed and the others have had the time of an operation since.
+void RankedRunner::wait_for_ranks() {
+  for (bool failed = false; !failed;) {
+    bool all = true;
+    for (const auto& rank : ranks_) {
+      const bool done = rank->wait_for(all ? options_.timeout : 0ms);
+      failed |= done && rank->failure();
+      all &= done;
+    }
+    if (all) return;
+  }
+  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  for (const auto& rank : ranks_)
+    rank->wait_for(std::max(
+        0ms, std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())));
+}
+
+// What a rank threw itself says more than what the others saw of it. Ranks that are not done do not count.
+std::optional<RankFailure> RankedRunner::failure_of_ranks() const {
+  std::optional<RankFailure> seen, thrown;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r]->wait_for(0ms) || !ranks_[r]->failure()) continue;
+    try {
+      std::rethrow_exception(ranks_[r]->failure());
+    } catch (const comm::GroupError& error) {
+      if (!seen) seen = {.rank = error.rank(), .operation = error.operation(), .text = error.what()};
+    } catch (const std::exception& error) {
+      if (!thrown)
+        thrown = {.rank      = static_cast<int>(r),
+                  .operation = {},
+                  .text      = fmt::format("rank {} failed: {}", r, error.what())};
+    }
+  }
+  if (!thrown) return seen;
+  if (seen) {
+    thrown->operation = seen->operation;
+    thrown->text += "; " + seen->text;
+  }
+  return thrown;
+}
+
+std::string RankedRunner::device_name() const {
+  return fmt::format("{} ranks of {}", ranks_.size(), ranks_[0]->device_name());
+}
+
+int RankedRunner::threads() const { return static_cast<int>(ranks_.size()) * ranks_[0]->threads(); }
+
+// The checkpoint's files are mapped once.
+MemoryUse RankedRunner::memory() const {
+  MemoryUse use{.weights = ranks_[0]->memory().weights};
+  for (const auto& rank : ranks_) {
+    use.kv_cache += rank->memory().kv_cache;
+    use.workspace += rank->memory().workspace;
+  }
+  return use;
+}
+
+int64_t RankedRunner::kv_block_bytes(KvKind kind) const {
+  return ranks_[0]->kv_block_bytes(kind) / ranks_[0]->kv_heads() * kv_heads_;
+}
+
+// Of a block of all heads and of a rank's block: where the bytes of the rank's heads lie, for each layer,
+// half and position.
+struct RankedRunner::HeadPiece {
+  size_t of_all, of_rank, bytes;
+};
+
+std::vector<RankedRunner::HeadPiece> RankedRunner::head_pieces(KvKind kind, size_t rank) const {
+  const int64_t heads = ranks_[rank]->kv_heads(), bytes = heads * head_bytes_;
+  const int64_t first = kv_heads_ * static_cast<int64_t>(rank) / static_cast<int64_t>(ranks_.size());
+  std::vector<HeadPiece> pieces;
+  for (int64_t p = 0; p < ranks_[rank]->kv_block_bytes(kind) / bytes; ++p)
+    pieces.push_back({.of_all  = static_cast<size_t>((p * kv_heads_ + first) * head_bytes_),
+                      .of_rank = static_cast<size_t>(p * bytes),
+                      .bytes   = static_cast<size_t>(bytes)});
+  return pieces;
+}
+
+void RankedRunner::read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const {
+  std::vector<std::byte> block(static_cast<size_t>(ranks_[0]->kv_block_bytes(kind)));
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    ranks_[r]->read_kv_block(kind, page, block);
+    for (const HeadPiece& piece : head_pieces(kind, r))
+      std::memcpy(to.data() + piece.of_all, block.data() + piece.of_rank, piece.bytes);
+  }
+}
+
+void RankedRunner::write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) {
+  std::vector<std::byte> block(static_cast<size_t>(ranks_[0]->kv_block_bytes(kind)));
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (const HeadPiece& piece : head_pieces(kind, r))
+      std::memcpy(block.data() + piece.of_rank, from.data() + piece.of_all, piece.bytes);
+    ranks_[r]->write_kv_block(kind, page, block);
+  }
+}
+
+}  // namespace fathom::engine

@@ -1,0 +1,77 @@
+// Runs steps on several ranks of this process, each a runner with its part of the model (model/shard.h) and
+// its part of the KV cache. All ranks execute the plan of one scheduler in lockstep: twice a layer they sum
+// their parts, and once a step they gather the logits, from which rank 0 samples.
+//
+// With expert parallelism the batch is the same on all ranks, so no token travels: a rank computes what its
+// own experts add, and the sum that tensor parallelism has anyway joins them.
+//
+// A rank that throws leaves its group; one that does not come to an operation in time is given up. Either
+// ends the step, whose sequences get the failure's text, and the next step begins in a new group. While a
+// rank that was given up has not come back, steps fail at once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "engine/config.h"
+#include "engine/cpu_runner.h"
+#include "engine/model_runner.h"
+
+namespace fathom::engine {
+
+struct RankFailure {
+  int rank = 0;                              // whose fault it is
+  std::optional<comm::Operation> operation;  // in which the others were; none where nobody waited
+  std::string text;
+};
+
+class RankedRunner final : public ModelRunner {
+ public:
+  using MakeGroups = std::function<std::vector<std::unique_ptr<comm::Group>>()>;
+
+  // config.tensor_parallel ranks. A step that fails ends within three timeouts of `options`. Tests give
+  // groups of their own; others get comm::make_thread_groups().
+  RankedRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
+               const std::array<int64_t, kKvKinds>& pages, const comm::GroupOptions& options,
+               MakeGroups make_groups = {});
+
+  bool can_overlap(const SchedulerOutput&) const override { return false; }
+  void execute_model(const SchedulerOutput& step) override;
+  std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override;
+  // Why the latest step failed; none where it did not.
+  const std::optional<RankFailure>& failure() const { return failure_; }
+
+  Proposer* proposer() override { return ranks_[0]->proposer(); }
+  std::string device_name() const override;
+  int threads() const override;
+  MemoryUse memory() const override;
+  View<const int64_t, 2> expert_load() const override { return ranks_[0]->expert_load(); }
+  // As one rank has them, so that blocks travel between engines of any number of ranks.
+  int64_t kv_block_bytes(KvKind kind) const override;
+  void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
+  void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
+  double forward_s() const override { return ranks_[0]->forward_s(); }
+  double sample_s() const override { return ranks_[0]->sample_s(); }
+
+ private:
+  struct HeadPiece;
+
+  void wait_for_ranks();
+  std::optional<RankFailure> failure_of_ranks() const;
+  std::vector<HeadPiece> head_pieces(KvKind kind, size_t rank) const;
+
+  const comm::GroupOptions options_;
+  const MakeGroups make_groups_;
+  const int64_t kv_heads_, head_bytes_;
+  std::vector<std::unique_ptr<CpuRunner>> ranks_;
+  bool joined_ = false;  // the ranks have a group in which no step has failed
+  std::optional<RankFailure> failure_;
+};
+
+}  // namespace fathom::engine

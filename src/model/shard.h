@@ -1,0 +1,37 @@
+// What one rank of several holds and computes of a model.
+//
+// Tensor parallel (Megatron-LM, arXiv 1909.08053): of every layer a rank has some of the attention heads,
+// with their key-value heads and the columns of the output projection that read them, and of each expert some
+// of the intermediate columns; each layer's two sums over ranks give all ranks the same activations. Expert
+// parallel: a rank has whole experts, and adds nothing for tokens that go to others'. Both: a rank has the
+// logits of a part of the vocabulary. Norms, router and embedding are whole on every rank.
+#pragma once
+
+#include <cstdint>
+
+#include "core/result.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace fathom::model {
+
+struct ShardOptions {
+  int64_t ranks        = 1;
+  bool expert_parallel = false;
+};
+
+struct Shard {
+  Config config;    // with the rank's numbers of heads, and the width of its parts of the experts
+  Weights weights;  // views into the model's, whose memory must outlive them
+};
+
+// What does not divide, with the flag and the numbers; ok for one rank. Query heads, the vocabulary and, with
+// expert_parallel, experts must be multiples of the ranks. Key-value heads must be so too, or divide the
+// ranks, which then hold a copy of one each. Else the experts' columns are dealt in blocks of 32, as evenly
+// as possible, and each rank needs one.
+Status can_shard(const Config& config, const ShardOptions& options);
+
+// The part of rank `rank`, the whole model where there is one rank. Precondition: can_shard().
+Shard shard_of(const Config& config, const Weights& weights, const ShardOptions& options, int64_t rank);
+
+}  // namespace fathom::model

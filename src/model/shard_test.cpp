@@ -1,0 +1,183 @@
+// Ranks against the whole model: the same logits, up to the order of summation.
+#include "model/shard.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/thread_group.h"
+#include "core/thread_pool.h"
+#include "model/gpt_oss.h"
+#include "model/quantize.h"
+#include "model/synthetic_checkpoint.h"
+#include "model/tiny_checkpoint.h"
+
+namespace fathom::model {
+namespace {
+
+constexpr int64_t kTokens = 41, kPieceRows = 17, kPage = 8;  // a prompt in pieces, beyond the window of 8
+
+enum class Form { mxfp4, bf16, int8_dense };
+
+struct CutCheckpoint {
+  explicit CutCheckpoint(Form form, int64_t experts = 8) {
+    ThreadPool pool(2);
+    EXPECT_TRUE(make_synthetic_checkpoint(
+        {.shape = ModelShape::tiny, .experts = experts, .seed = 5, .bf16 = form == Form::bf16}, folder.path(),
+        pool));
+    std::filesystem::path at = folder.path();
+    if (form == Form::int8_dense) {
+      at /= "int8";
+      EXPECT_TRUE(quantize_model(folder.path(), at, DenseFormat::int8, pool));
+    }
+    config  = read_config(at / "config.json").value();
+    tensors = std::make_unique<Safetensors>(Safetensors::open(at).value());
+    weights = find_weights(config, *tensors).value();
+  }
+  TempFolder folder;
+  Config config;
+  std::unique_ptr<Safetensors> tensors;
+  Weights weights;
+};
+
+// The logits of all tokens of a prompt; of a rank where there is a group.
+std::vector<float> logits_of(const Shard& shard, const Ops& ops, comm::Group* group) {
+  const int64_t V = shard.config.vocab_size, pages = (kTokens + kPage - 1) / kPage;
+  ThreadPool pool(1);
+  GptOss model(shard.config, shard.weights, ops, kPieceRows, kPieceRows, pool);
+  model.join(group);
+  const KvCache kv(shard.config, pages, pages, kPage);
+  std::vector<int32_t> table(static_cast<size_t>(pages)), tokens, positions, rows(kPieceRows);
+  std::iota(table.begin(), table.end(), 0);
+  std::iota(rows.begin(), rows.end(), 0);
+  for (int32_t t = 0; t < kTokens; ++t) tokens.push_back((t * 37 + 11) % 384), positions.push_back(t);
+  std::vector<float> logits(static_cast<size_t>(kTokens * V));
+  for (int64_t first = 0; first < kTokens; first += kPieceRows) {
+    const int64_t T        = std::min(kPieceRows, kTokens - first);
+    const int32_t firsts[] = {0, static_cast<int32_t>(T)};
+    const View<const int32_t, 2> block_table(table.data(), {1, pages});
+    model.forward({.tokens       = {tokens.data() + first, {T}},
+                   .rows         = {.first_row = {firsts, {2}},
+                                    .positions = {positions.data() + first, {T}},
+                                    .pages     = block_table},
+                   .window_pages = block_table},
+                  kv);
+    model.logits({rows.data(), {T}}, {logits.data() + first * V, {T, V}});
+  }
+  return logits;
+}
+
+std::vector<std::vector<float>> logits_of_ranks(const CutCheckpoint& checkpoint, const ShardOptions& options,
+                                                const Ops& ops) {
+  auto groups = comm::make_thread_groups(static_cast<int>(options.ranks));
+  std::vector<std::vector<float>> logits(groups.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < groups.size(); ++r)
+    threads.emplace_back([&, r] {
+      const Shard shard = shard_of(checkpoint.config, checkpoint.weights, options, static_cast<int64_t>(r));
+      logits[r]         = logits_of(shard, ops, groups[r].get());
+    });
+  for (std::thread& thread : threads) thread.join();
+  return logits;
+}
+
+float largest(const std::vector<float>& numbers) {
+  return std::abs(*std::max_element(numbers.begin(), numbers.end(),
+                                    [](float a, float b) { return std::abs(a) < std::abs(b); }));
+}
+
+// All ranks have the same bits. They differ from one rank's by sums in another order alone: of the residual
+// stream, twice a layer, and of columns that ranks share. A rounding is 2^-24 of a sum. Some ten such sums on
+// the way through four layers came to 2^-20 of the largest logit; the bound is eight times that.
+void expect_logits_of_one_rank(const CutCheckpoint& checkpoint, const ShardOptions& options, const Ops& ops) {
+  ASSERT_TRUE(can_shard(checkpoint.config, options)) << can_shard(checkpoint.config, options).error().message;
+  const std::vector<float> one = logits_of({checkpoint.config, checkpoint.weights}, ops, nullptr);
+  const auto ranks             = logits_of_ranks(checkpoint, options, ops);
+  const float bound            = 0x1p-17f * largest(one);
+  ASSERT_GT(bound, 0);
+  for (const auto& rank : ranks) EXPECT_EQ(rank, ranks[0]);
+  float off = 0;
+  for (size_t i = 0; i < one.size(); ++i) off = std::max(off, std::abs(ranks[0][i] - one[i]));
+  EXPECT_LE(off, bound);
+}
+
+TEST(Shard, RanksHaveTheLogitsOfOneRank) {
+  for (const Form form : {Form::mxfp4, Form::bf16, Form::int8_dense}) {
+    const CutCheckpoint checkpoint(form);
+    // 8 heads on 2 KV heads: with four ranks, two have a copy of each. 96 columns of an expert are 3 blocks,
+    // so two ranks have 1 and 2.
+    for (const ShardOptions& options :
+         {ShardOptions{.ranks = 2}, ShardOptions{.ranks = 2, .expert_parallel = true},
+          ShardOptions{.ranks = 4, .expert_parallel = true}}) {
+      SCOPED_TRACE(testing::Message() << "form " << static_cast<int>(form) << ", ranks " << options.ranks
+                                      << (options.expert_parallel ? ", expert parallel" : ""));
+      expect_logits_of_one_rank(checkpoint, options, cpu_ops());
+    }
+  }
+}
+
+TEST(Shard, RanksHaveTheLogitsOfOneRankWithReferenceOps) {
+  const CutCheckpoint checkpoint(Form::mxfp4);
+  for (const bool expert_parallel : {false, true})
+    expect_logits_of_one_rank(checkpoint, {.ranks = 2, .expert_parallel = expert_parallel}, reference_ops());
+}
+
+TEST(Shard, ARankWithoutATokensExpertsAddsNothing) {
+  const CutCheckpoint checkpoint(Form::mxfp4);
+  // 4 of 8 experts a token: with eight ranks of one head each, half of them have none of a token's.
+  expect_logits_of_one_rank(checkpoint, {.ranks = 8, .expert_parallel = true}, cpu_ops());
+}
+
+TEST(Shard, OneRankIsTheModel) {
+  const CutCheckpoint checkpoint(Form::mxfp4);
+  const Shard whole = shard_of(checkpoint.config, checkpoint.weights, {}, 0);
+  EXPECT_EQ(whole.config.num_attention_heads, 8);
+  EXPECT_EQ(whole.config.intermediate_size, 96);
+  EXPECT_EQ(kernels::rows_of(whole.weights.unembedding), 384);
+  auto groups = comm::make_thread_groups(1);
+  EXPECT_EQ(logits_of(whole, cpu_ops(), groups[0].get()), logits_of(whole, cpu_ops(), nullptr));
+}
+
+TEST(Shard, WhatDoesNotDivideIsNamed) {
+  const Config tiny = parse_config(tiny_config().dump(), "config.json").value();
+  const auto error  = [&](const ShardOptions& options, auto&& change) {
+    Config config = tiny;
+    change(config);
+    const Status good = can_shard(config, options);
+    return good ? std::string() : good.error().message;
+  };
+  const auto as_it_is = [](Config&) {};
+  EXPECT_EQ(error({}, as_it_is), "");
+  EXPECT_EQ(error({.ranks = 2}, as_it_is), "");
+  EXPECT_EQ(error({.ranks = 3}, as_it_is),
+            "--tensor-parallel-size 3 does not divide the model's 8 attention heads: give a divisor");
+  EXPECT_EQ(
+      error({.ranks = 2}, [](Config& c) { c.num_attention_heads = 6, c.num_key_value_heads = 3; }),
+      "--tensor-parallel-size 2 neither divides the model's 3 key-value heads nor is a multiple of them");
+  EXPECT_EQ(error({.ranks = 2}, [](Config& c) { c.vocab_size = 385; }),
+            "--tensor-parallel-size 2 does not divide the model's 385 tokens of vocabulary: give a divisor");
+  EXPECT_EQ(
+      error({.ranks = 4}, as_it_is),
+      "--tensor-parallel-size 4 needs experts of at least 4 x 32 columns in blocks of 32, and the model's "
+      "have 96: give fewer ranks, or --enable-expert-parallel");
+  EXPECT_EQ(
+      error({.ranks = 4, .expert_parallel = true}, [](Config& c) { c.num_local_experts = 6; }),
+      "--tensor-parallel-size 4 does not divide the model's 6 experts (--enable-expert-parallel): give a "
+      "divisor");
+  EXPECT_EQ(
+      error({.ranks = 8, .expert_parallel = true}, [](Config& c) { c.int8_dense = true; }),
+      "--tensor-parallel-size 8 gives a rank 16 columns of the output projection, and in int8 they come in "
+      "groups of 32: give fewer ranks");
+  EXPECT_EQ(
+      error({.expert_parallel = true}, as_it_is),
+      "--enable-expert-parallel deals experts to ranks, and there is one: give --tensor-parallel-size too");
+}
+
+}  // namespace
+}  // namespace fathom::model

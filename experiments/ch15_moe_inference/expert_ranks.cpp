@@ -97,6 +97,24 @@ void compute_slots(const ExpertRanks& p, const Rank& me, const int32_t* experts,
   me.barrier();  // all results lie in their owners' outboxes
 }
 
+void compute_rows(const ExpertRanks& p, std::span<const int32_t> experts, std::span<const float* const> x,
+                  std::span<float* const> y) {
+  std::array<int64_t, kExperts + 1> first{};
+  for (const int32_t e : experts) ++first[static_cast<size_t>(e) + 1];
+  for (size_t e = 0; e < kExperts; ++e) first[e + 1] += first[e];
+  std::array<int64_t, kExperts + 1> next = first;
+  for (size_t i = 0; i < experts.size(); ++i)
+    p.sources(next[static_cast<size_t>(experts[i])]++) = static_cast<int32_t>(i);
+  for (int64_t e = 0; e < kExperts; ++e) {
+    const int64_t begin = first[static_cast<size_t>(e)], rows = first[static_cast<size_t>(e) + 1] - begin;
+    if (rows == 0) continue;
+    const auto source = [&](int64_t i) { return static_cast<size_t>(p.sources(begin + i)); };
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(x[source(i)], kModel, &p.gathered(i, 0));
+    run_expert(p, e, rows, p.gathered.data(), p.hidden.data(), p.result.data());
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(&p.result(i, 0), kModel, y[source(i)]);
+  }
+}
+
 void combine(const ExpertRanks& p, const int32_t* experts, const float* gates, const float* results) {
   for (int64_t t = 0; t < p.tokens(); ++t) {
     float* const out = &p.out(t, 0);

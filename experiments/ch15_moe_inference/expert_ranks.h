@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/rng.h"
@@ -206,6 +207,11 @@ std::vector<int64_t> observed_load(const int32_t* experts, int64_t slots, const 
 using RanksOfExperts = std::vector<std::vector<int32_t>>;
 void compute_slots(const ExpertRanks& p, const Rank& me, const int32_t* experts,
                    const RanksOfExperts& ranks_of);
+
+// y[i] = relu(x[i] W1[e]) W2[e], e = experts[i]: rows wherever they lie, grouped by expert; at most as many
+// as there are slots of all ranks. Uses the workspace.
+void compute_rows(const ExpertRanks& p, std::span<const int32_t> experts, std::span<const float* const> x,
+                  std::span<float* const> y);
 
 // out(t) = sum_k gate(t, k) results(t top_k + k), over slots that were computed, in the order of k: the same
 // bits wherever a row was computed.

@@ -6,6 +6,7 @@
 
 #include "capacity.h"
 #include "experiments/ch15_moe_inference/expert_ranks.h"
+#include "lab/metric.h"
 
 namespace fathom::lab::capacity_factor {
 

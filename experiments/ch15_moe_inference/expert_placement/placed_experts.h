@@ -6,6 +6,7 @@
 
 #include "engine/expert_placement.h"
 #include "experiments/ch15_moe_inference/expert_ranks.h"
+#include "lab/metric.h"
 
 namespace fathom::lab::expert_placement {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/group.h"
+#include "lab/metric.h"
 #include "lab/problem.h"
 #include "lab/rank.h"
 

@@ -12,36 +12,6 @@ void run_expert(const ExpertRanks& p, int64_t e, int64_t rows, const float* x, f
   product(rows, kModel, kHidden, hidden, kHidden, packed_panels(&p.w2(e, 0), kHidden), result, kModel, false);
 }
 
-// Fills p.sources with the slots (rank * slots of a rank + slot) that this rank computes, grouped by expert,
-// and p.rows; returns where each expert's slots begin. All ranks deal the rows alike, so nobody needs to be
-// told.
-std::array<int64_t, kExperts + 1> deal(const ExpertRanks& p, const Rank& me, const RanksOfExperts& ranks_of) {
-  const auto for_all = [&](auto&& visit) {  // visit(rank that computes, expert, slot)
-    std::array<size_t, kExperts> turn{};
-    for (int from = 0; from < me.size(); ++from) {
-      const int32_t* experts = outbox(me, from).experts;
-      for (int64_t s = 0; s < p.slots(); ++s) {
-        if (experts[s] < 0) continue;
-        const auto e      = static_cast<size_t>(experts[s]);
-        const auto& ranks = ranks_of[e];
-        visit(ranks.size() == 1 ? ranks[0] : ranks[turn[e]++ % ranks.size()], e, from * p.slots() + s);
-      }
-    }
-  };
-  std::array<int64_t, kExperts + 1> first{};
-  for (int64_t r = 0; r < me.size(); ++r) p.rows(r) = 0;
-  for_all([&](int32_t rank, size_t e, int64_t) {
-    ++p.rows(rank);
-    if (rank == me.rank()) ++first[e + 1];
-  });
-  for (size_t e = 0; e < kExperts; ++e) first[e + 1] += first[e];
-  std::array<int64_t, kExperts + 1> next = first;
-  for_all([&](int32_t rank, size_t e, int64_t slot) {
-    if (rank == me.rank()) p.sources(next[e]++) = static_cast<int32_t>(slot);
-  });
-  return first;
-}
-
 }  // namespace
 
 Outbox outbox(const Rank& me, int rank) {
@@ -77,23 +47,31 @@ void compute_slots(const ExpertRanks& p, const Rank& me, const int32_t* experts,
   std::copy_n(p.x.data(), p.x.size(), mine.x);
   me.barrier();  // all tokens lie in the outboxes
 
-  uint64_t nonces = 0;
-  for (int rank = 0; rank < me.size(); ++rank) nonces += *outbox(me, rank).nonce;
-  p.nonces(0)      = nonces;
-  const auto first = deal(p, me, ranks_of);
-  for (int64_t e = 0; e < kExperts; ++e) {
-    const int64_t begin = first[static_cast<size_t>(e)], rows = first[static_cast<size_t>(e) + 1] - begin;
-    if (rows == 0) continue;
-    const auto owner = [&](int64_t i) {
-      return outbox(me, static_cast<int>(p.sources(begin + i) / p.slots()));
-    };
-    const auto slot = [&](int64_t i) { return p.sources(begin + i) % p.slots(); };
-    for (int64_t i = 0; i < rows; ++i)
-      std::copy_n(owner(i).x + slot(i) / p.top_k() * kModel, kModel, &p.gathered(i, 0));
-    run_expert(p, e, rows, p.gathered.data(), p.hidden.data(), p.result.data());
-    for (int64_t i = 0; i < rows; ++i)
-      std::copy_n(&p.result(i, 0), kModel, owner(i).results + slot(i) * kModel);
+  // All ranks deal the rows alike, so nobody needs to be told. The lists keep their memory.
+  static std::vector<int32_t> expert;
+  static std::vector<const float*> x;
+  static std::vector<float*> y;
+  expert.clear();
+  x.clear();
+  y.clear();
+  std::fill_n(p.rows.data(), me.size(), 0);
+  p.nonces(0) = 0;
+  std::array<size_t, kExperts> turn{};
+  for (int from = 0; from < me.size(); ++from) {
+    const Outbox box = outbox(me, from);
+    p.nonces(0) += *box.nonce;
+    for (int64_t s = 0; s < p.slots(); ++s) {
+      if (box.experts[s] < 0) continue;
+      const auto e       = static_cast<size_t>(box.experts[s]);
+      const int32_t rank = ranks_of[e][turn[e]++ % ranks_of[e].size()];
+      ++p.rows(rank);
+      if (rank != me.rank()) continue;
+      expert.push_back(box.experts[s]);
+      x.push_back(box.x + s / p.top_k() * kModel);
+      y.push_back(box.results + s * kModel);
+    }
   }
+  compute_rows(p, expert, x, y);
   me.barrier();  // all results lie in their owners' outboxes
 }
 

@@ -9,10 +9,6 @@
 
 namespace fathom::lab::expert_placement {
 
-Step eplb(const PlacedExperts& p, Context& context) {
-  const engine::PlacementShape shape{.ranks = context.rank->size(), .replicas = moe::kExperts};
-  return step_by(
-      engine::eplb_placement(moe::observed_load(p.expert.data(), p.slots(), *context.rank), shape));
-}
+Step eplb(const PlacedExperts& p, Context& context) { return step_by_plan(p, context, moe::kExperts); }
 
 }  // namespace fathom::lab::expert_placement

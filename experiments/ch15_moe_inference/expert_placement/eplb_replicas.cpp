@@ -9,9 +9,7 @@
 namespace fathom::lab::expert_placement {
 
 Step eplb_replicas(const PlacedExperts& p, Context& context) {
-  const engine::PlacementShape shape{.ranks = context.rank->size(), .replicas = moe::kExperts + 2};
-  return step_by(
-      engine::eplb_placement(moe::observed_load(p.expert.data(), p.slots(), *context.rank), shape));
+  return step_by_plan(p, context, moe::kExperts + 2);
 }
 
 }  // namespace fathom::lab::expert_placement

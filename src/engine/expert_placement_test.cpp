@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -196,6 +197,28 @@ TEST(ExpertPlacement, AGroupsExpertsLieOnOneNode) {
     for (size_t r = 0; r < placement.size(); ++r)
       for (const int32_t e : placement[r]) nodes_of_group[static_cast<size_t>(e) / 3].insert(r / 3);
     for (const auto& nodes : nodes_of_group) EXPECT_EQ(nodes.size(), 1u);
+  }
+}
+
+// What two ranks cannot show: 64 experts of a Zipf law, in a random order, on 8 ranks.
+TEST(ExpertPlacement, EvensOutSkewedLoadsOnManyRanks) {
+  constexpr int kExperts = 64, kRanks = 8, kOrders = 20;
+  std::mt19937 random(7);
+  for (const double slope : {0.5, 1.0, 1.5}) {
+    double round_robin = 0, packed = 0, replicated = 0;
+    for (int order = 0; order < kOrders; ++order) {
+      Loads load;
+      for (int p = 1; p <= kExperts; ++p) load.push_back(static_cast<int64_t>(1e6 * std::pow(p, -slope)));
+      std::shuffle(load.begin(), load.end(), random);
+      round_robin += rank_imbalance(round_robin_placement(kExperts, kRanks), load) / kOrders;
+      packed += rank_imbalance(eplb_placement(load, {.ranks = kRanks, .replicas = kExperts}), load) / kOrders;
+      replicated +=
+          rank_imbalance(eplb_placement(load, {.ranks = kRanks, .replicas = kExperts + 16}), load) / kOrders;
+    }
+    // The hottest expert is more than a rank's share from a slope of 1 on: packing cannot help there.
+    EXPECT_LT(packed, round_robin);
+    EXPECT_LT(replicated, packed + 1e-9);
+    EXPECT_LT(replicated, 1.05);
   }
 }
 

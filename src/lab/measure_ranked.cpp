@@ -109,6 +109,7 @@ class RankRun {
     warm_up(point);
     make_control(cost, point);
     run_rounds(point);
+    collect_metrics(point);
     check_floors(cost, point);
     set_times_and_ratios(point, samples_, RatioInterval::order_statistics);
     set_shares(point);
@@ -191,6 +192,18 @@ class RankRun {
                                          record);
         samples_[v].push_back(ns);
       }
+    }
+  }
+
+  // Of one untimed step, as rank 0's problem has them.
+  void collect_metrics(PointRecord& point) {
+    for (size_t v = 0; v < point.variants.size(); ++v) {
+      VariantRecord& record = point.variants[v];
+      if (record.status != Outcome::ok) continue;
+      steps_.sample(v, 0, {}, record);
+      if (record.status != Outcome::ok) continue;
+      const CallMetrics metrics = steps_.problems()[0].metrics();
+      record.metrics.insert(metrics.begin(), metrics.end());
     }
   }
 

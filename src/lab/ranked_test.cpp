@@ -42,6 +42,10 @@ struct AllReduce {
     return total;
   }
   uint64_t nonce_sum(Context&) const { return sum(0); }
+  void metrics(CallMetrics& metrics) const {
+    metrics["first_sum"]  = {out.size() > 0 ? out(0) : 0.0, "lower"};
+    metrics["first_mine"] = {in.size() > 0 ? in(0) : 0.0, "lower"};
+  }
 };
 
 // A rank's message in shared memory: its nonce, then its elements.
@@ -204,6 +208,18 @@ TEST(Ranked, PrepareMayExchangeWhatTheStepNeeds) {
   const PointRecord point = measure_quick(experiment_of(2, {{"plain", all_reduce}, prepared}));
   EXPECT_EQ(to_string(point.variants[1].status), "ok") << point.variants[1].detail;
   EXPECT_TRUE(point.variants[1].prepare_ns.has_value());
+}
+
+// Both variants leave the same sum behind, which no rank has by itself.
+TEST(Ranked, MetricsAreThoseOfRankZero) {
+  const PointRecord point =
+      measure_quick(experiment_of(2, {{"once", all_reduce}, {"often", all_reduce_slowly}}));
+  ASSERT_EQ(point.variants.size(), 2u);
+  const auto &once = point.variants[0].metrics, &often = point.variants[1].metrics;
+  ASSERT_EQ(once.count("first_sum") + once.count("first_mine"), 2u);
+  EXPECT_TRUE(std::isfinite(once.at("first_sum").value));
+  EXPECT_NE(once.at("first_sum").value, once.at("first_mine").value);
+  EXPECT_EQ(once.at("first_sum").value, often.at("first_sum").value);
 }
 
 TEST(Ranked, WhatOneRankLacksIsATypedSkip) {

@@ -72,6 +72,8 @@ class Stage {
         case Pass::weight_gradient:
           weight_gradient(at);
           break;
+        case Pass::forward_and_backward:
+          FATHOM_EXPECT(false, "the stages have no copies of each other's layer, which DualPipe needs");
       }
     }
     p_.nonces(0) = nonces_;

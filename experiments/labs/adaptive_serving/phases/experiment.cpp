@@ -41,8 +41,8 @@ engine::EngineConfig adaptive_config() {
 //   many        short answers to as many questions at once
 //   prompts     long prompts with answers of four tokens
 std::array<size_t, kPhases> requests_of(int64_t tokens) {
-  return {1, 1, static_cast<size_t>(std::max<int64_t>(tokens / 24, 2)),
-          static_cast<size_t>(std::max<int64_t>(tokens / 128, 1))};
+  return {1, 1, static_cast<size_t>(std::max<int64_t>(tokens / 32, 2)),
+          static_cast<size_t>(std::max<int64_t>(tokens / 256, 1))};
 }
 
 Workload workload(int64_t tokens) {
@@ -123,7 +123,7 @@ const Experiment<Session> experiment{
     .question =
         "Repetitive text, random text, many short answers, long prompts: how near does an engine that tunes "
         "itself come to the best fixed setting of each phase?",
-    .axes  = {{"tokens", {512}}},
+    .axes  = {{"tokens", {768}}},
     .quick = {{"tokens", {96}}},
     .variants =
         {

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "core/expect.h"
@@ -69,18 +71,17 @@ class Run {
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       const Asked &x = seen_.asked[a], &y = seen_.asked[b];
-      return std::pair(x.at_s, x.bucket) < std::pair(y.at_s, y.bucket);
+      return std::tuple(x.phase, x.at_s, x.bucket) < std::tuple(y.phase, y.at_s, y.bucket);
     });
     start_ = Clock::now();
-    for (const size_t i : order) {
-      std::this_thread::sleep_until(start_ + std::chrono::duration_cast<Clock::duration>(
-                                                 std::chrono::duration<double>(seen_.asked[i].at_s)));
-      submit(i);
+    for (size_t first = 0; first < order.size();) {
+      const auto phase = [&](size_t at) { return seen_.asked[order[at]].phase; };
+      size_t end       = first;
+      while (end < order.size() && phase(end) == phase(first)) ++end;
+      play_phase(std::span(order).subspan(first, end - first), end);
+      first = end;
     }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_ == seen_.asked.size(); });
     const double duration_s = seconds_between(start_, Clock::now());
-    lock.unlock();
     FATHOM_EXPECT(error_.empty(), "a request of the workload failed: " + error_);
     // Its counters are complete once it is drained.
     FATHOM_EXPECT(generator_->drain(std::chrono::seconds(10)), "the engine drains after the last answer");
@@ -93,16 +94,29 @@ class Run {
   }
 
  private:
-  void submit(size_t i) {
+  // Returns when `ended` requests have ended.
+  void play_phase(std::span<const size_t> order, size_t ended) {
+    const TimePoint start = Clock::now();
+    for (const size_t i : order) {
+      std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
+                                                std::chrono::duration<double>(seen_.asked[i].at_s)));
+      submit(i, seconds_between(start_, start));
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ended_ == ended; });
+    seen_.phase_s.push_back(seconds_between(start, Clock::now()));
+  }
+
+  void submit(size_t i, double phase_at_s) {
     const Asked& asked = seen_.asked[i];
     const auto& model  = bundled().checkpoint;
     engine::Request request{.prompt     = asked.prompt,
-                            .sampling   = {.temperature = 0},
+                            .sampling   = {.temperature = asked.temperature, .seed = asked.sampling_seed},
                             .max_tokens = asked.max_tokens,
                             .priority   = asked.priority};
     if (!asked.exactly) request.stop_ids = model.eos_ids;
     load::RequestRecord& record = seen_.requests[i];
-    record.scheduled_s          = asked.at_s;
+    record.scheduled_s          = phase_at_s + asked.at_s;
     record.input_tokens         = static_cast<int64_t>(asked.prompt.size());
     const TimePoint before      = Clock::now();
     record.sent_s               = seconds_between(start_, before);

@@ -1,6 +1,6 @@
 // Sessions with the bundled model. An engine, or a router in front of several, is started; a workload made
-// from a seed is replayed by its arrival times, with greedy sampling; the arrival time of every token is
-// recorded.
+// from a seed is replayed by its arrival times, greedily unless a request has a temperature; the arrival time
+// of every token is recorded.
 //
 // No workload is stored: it follows from the experiment's code and the round's seed. That follows from the
 // run's seed, which is in the record.
@@ -48,9 +48,14 @@ struct Asked {
   int64_t max_tokens = 192;
   bool exactly       = false;  // generate max_tokens, ignoring the end token
   int priority       = 0;
-  double at_s        = 0;      // arrival, since the replay's start
-  bool apart         = false;  // marks requests that an experiment reports apart
-  int64_t bucket     = 0;      // order among requests that arrive at the same time
+  // Requests of a phase are submitted when all of the phases before have ended.
+  int64_t phase  = 0;
+  double at_s    = 0;      // arrival, since the phase's start
+  bool apart     = false;  // marks requests that an experiment reports apart
+  int64_t bucket = 0;      // order among requests that arrive at the same time
+  // 0: greedy. A sampled answer is a function of prompt, temperature and seed.
+  double temperature     = 0;
+  uint64_t sampling_seed = 0;
 };
 using Workload = std::function<std::vector<Asked>(uint64_t seed)>;
 
@@ -66,6 +71,7 @@ struct Seen {
   std::vector<load::RequestRecord> requests;  // failed: refused
   std::vector<std::vector<int64_t>> outputs;
   std::vector<int64_t> cached_tokens;  // prompt tokens from the prefix cache
+  std::vector<double> phase_s;         // from its start to its last answer
   load::Summary summary;
   engine::GeneratorStats stats;  // after the last request
   double submit_s      = 0;      // median time of submit()

@@ -120,7 +120,7 @@ class GenerateFromIds(Folder):
         for flags in (("--baseline",), ("--draft-tokens", 3),
                       ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}'),
                       ("--speculative-config", '{"method": "suffix", "num_speculative_tokens": 7}'), ("--max-num-batched-tokens", 7, "--block-size", 3),
-                      ("--adaptive",)):
+                      ("--adaptive",), ("--prefix-cache-eviction", "adaptive")):
             self.assertEqual(self.generate(range(40), "--ignore-eos", "--max-tokens", 60, *flags)["output_ids"], expected,
                              flags)
 

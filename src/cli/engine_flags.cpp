@@ -32,6 +32,13 @@ const std::map<std::string, engine::EngineConfig::KvDtype>& kv_dtypes() {
   return dtypes;
 }
 
+const std::map<std::string, engine::EvictionPolicy>& eviction_policies() {
+  using Policy = engine::EvictionPolicy;
+  static const std::map<std::string, Policy> policies{
+      {"lru", Policy::lru}, {"frequency", Policy::frequency}, {"adaptive", Policy::adaptive}};
+  return policies;
+}
+
 const std::map<std::string, engine::EngineConfig::ActivationDtype>& activation_dtypes() {
   using Dtype = engine::EngineConfig::ActivationDtype;
   static const std::map<std::string, Dtype> dtypes{{"auto", Dtype::automatic}, {"int8", Dtype::int8}};
@@ -115,6 +122,13 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   watermark("--kv-high-watermark", c.kv_high_watermark,
             "Share of the KV cache at which no more requests are admitted; 1: never");
   watermark("--kv-low-watermark", c.kv_low_watermark, "Share at which they are admitted again");
+  verb.add_option_function<std::string>(
+          "--prefix-cache-eviction",
+          [&c](const std::string& policy) { c.eviction = eviction_policies().at(policy); },
+          "Which cached prefix gives way where a block is needed: lru (default), the least recently used; "
+          "frequency, first those that were never found again; adaptive, by what was missed of both kinds")
+      ->check(CLI::IsMember(eviction_policies()))
+      ->group("Engine");
   number("--draft-tokens", c.draft_tokens, "Tokens drafted by n-grams and verified at once; 0: none", 0);
   number("--draft-sequences", c.draft_sequences,
          "Fixed draft length: no drafts while more sequences than this run. Dynamic length: at most so many "

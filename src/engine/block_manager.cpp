@@ -17,7 +17,8 @@ BlockManager::BlockManager(const Options& options)
       prefix_cache_(options.prefix_cache),
       free_out_of_window_(options.free_out_of_window),
       hash_seed_(options.hash_seed),
-      pools_{BlockPool(options.pages[kFull]), BlockPool(options.pages[kWindow])} {
+      pools_{BlockPool(options.pages[kFull], options.eviction),
+             BlockPool(options.pages[kWindow], options.eviction)} {
   FATHOM_EXPECT(page_size_ > 0, "a page holds at least one token");
 }
 

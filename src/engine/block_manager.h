@@ -40,6 +40,7 @@ class BlockManager {
     bool prefix_cache       = true;
     bool free_out_of_window = true;
     uint64_t hash_seed      = 0;
+    EvictionPolicy eviction = EvictionPolicy::lru;
   };
   explicit BlockManager(const Options& options);
 

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <vector>
+
+#include "core/rng.h"
 
 namespace fathom::engine {
 namespace {
@@ -45,6 +49,136 @@ TEST(BlockPool, AllocatesPagesWithoutABlockFirstThenLeastRecentlyFreed) {
   EXPECT_EQ(pool.free_pages(), 0);
   pool.release(a);
   EXPECT_EQ(pool.free_pages(), 1);
+}
+
+// Uses a block as a sequence does: finds it, or computes it. Returns whether it was cached.
+bool use(BlockPool& pool, uint64_t block) {
+  const BlockHash hash{block, ~block};
+  if (const auto page = pool.find(hash)) {
+    pool.add_ref(*page);
+    pool.release(*page);
+    return true;
+  }
+  const Page page = pool.allocate();
+  pool.set_hash(page, hash);
+  pool.release(page);
+  return false;
+}
+
+// The number of blocks of a trace that were cached.
+int64_t hits(EvictionPolicy policy, int64_t pages, const std::vector<uint64_t>& trace) {
+  BlockPool pool(pages, policy);
+  int64_t count = 0;
+  for (const uint64_t block : trace) count += use(pool, block);
+  EXPECT_EQ(pool.free_pages(), pages);
+  EXPECT_GE(pool.target_once(), 0);
+  EXPECT_LE(pool.target_once(), pages);
+  return count;
+}
+
+// The plain definition: the cached blocks, the least recently used first.
+int64_t hits_of_lru(int64_t pages, const std::vector<uint64_t>& trace) {
+  std::vector<uint64_t> cached;
+  int64_t count = 0;
+  for (const uint64_t block : trace) {
+    const auto found = std::find(cached.begin(), cached.end(), block);
+    if (found != cached.end()) {
+      ++count;
+      cached.erase(found);
+    } else if (std::ssize(cached) == pages) {
+      cached.erase(cached.begin());
+    }
+    cached.push_back(block);
+  }
+  return count;
+}
+
+std::vector<uint64_t> at_random(int64_t count, int64_t blocks, uint64_t seed) {
+  std::vector<int64_t> drawn(static_cast<size_t>(count));
+  fill_integers(drawn.data(), count, seed, 0, blocks);
+  return {drawn.begin(), drawn.end()};
+}
+
+// Six blocks again and again, between scans of ten blocks that never come back, through ten pages.
+std::vector<uint64_t> scans() {
+  std::vector<uint64_t> trace;
+  uint64_t fresh = 1000;
+  for (int round = 0; round < 50; ++round) {
+    for (int twice = 0; twice < (round == 0 ? 2 : 1); ++twice)
+      for (uint64_t hot = 0; hot < 6; ++hot) trace.push_back(hot);
+    for (int i = 0; i < 10; ++i) trace.push_back(fresh++);
+  }
+  return trace;
+}
+
+// Blocks in use change: each is used five times over a while and never again.
+std::vector<uint64_t> drift() {
+  std::vector<uint64_t> trace;
+  for (uint64_t first = 0; first < 400; ++first)
+    for (uint64_t again = 0; again < 5; ++again) trace.push_back(1000 + first - std::min(first, 2 * again));
+  return trace;
+}
+
+TEST(BlockPool, EvictsTheLeastRecentlyUsedByDefault) {
+  for (const int64_t pages : {1, 2, 7, 16, 17})
+    for (const auto& trace : {at_random(500, 23, 1), scans(), drift()})
+      EXPECT_EQ(hits(EvictionPolicy::lru, pages, trace), hits_of_lru(pages, trace)) << pages;
+}
+
+TEST(BlockPool, AScanDoesNotEvictWhatWasFoundAgain) {
+  EXPECT_EQ(hits(EvictionPolicy::lru, 10, scans()), 6);  // only those of the first round
+  EXPECT_EQ(hits(EvictionPolicy::frequency, 10, scans()), 50 * 6);
+  EXPECT_GE(hits(EvictionPolicy::adaptive, 10, scans()), 49 * 6);
+}
+
+// Blocks that were found again fill the pool of the policy that keeps them first, long after their last use.
+TEST(BlockPool, GhostsMakeRoomForWhatIsUsedNow) {
+  std::vector<uint64_t> trace;
+  for (int twice = 0; twice < 2; ++twice)
+    for (uint64_t old = 0; old < 10; ++old) trace.push_back(old);
+  for (uint64_t round = 0; round < 100; ++round)
+    for (uint64_t now = 0; now < 6; ++now) trace.push_back(100 + now);
+  EXPECT_LE(hits(EvictionPolicy::frequency, 10, trace),
+            10);  // one page is left, and six blocks go through it
+  EXPECT_GE(hits(EvictionPolicy::adaptive, 10, trace), 10 + 95 * 6);
+  EXPECT_GE(hits(EvictionPolicy::lru, 10, trace), 10 + 99 * 6);
+  EXPECT_GE(hits(EvictionPolicy::adaptive, 8, drift()), hits(EvictionPolicy::lru, 8, drift()) * 95 / 100);
+}
+
+// The share of pages for blocks used once follows the ghosts: it grows when one of theirs is missed, and
+// shrinks when one that had been found again is.
+TEST(BlockPool, TheTargetFollowsTheGhosts) {
+  BlockPool pool(4, EvictionPolicy::adaptive);
+  EXPECT_EQ(pool.target_once(), 0);
+  for (uint64_t block = 0; block < 6; ++block) use(pool, block);  // 0 and 1 are ghosts
+  EXPECT_FALSE(use(pool, 0));
+  EXPECT_EQ(pool.target_once(), 1);
+  EXPECT_FALSE(use(pool, 9));  // never seen
+  EXPECT_EQ(pool.target_once(), 1);
+  BlockPool other(2, EvictionPolicy::adaptive);
+  for (const uint64_t block : {0, 0, 1, 1, 2, 2}) use(other, block);  // 0, found again, is a ghost
+  EXPECT_EQ(other.target_once(), 0);
+  EXPECT_FALSE(use(other, 0));
+  EXPECT_EQ(other.target_once(), 0);  // it cannot shrink further
+}
+
+TEST(GhostList, RemembersTheLastOfThem) {
+  GhostList ghosts(3);
+  const auto hash = [](uint64_t n) { return BlockHash{n, n}; };
+  for (uint64_t n = 1; n <= 5; ++n) ghosts.add(hash(n));
+  EXPECT_EQ(ghosts.size(), 3);
+  EXPECT_FALSE(ghosts.remove(hash(2)));
+  EXPECT_TRUE(ghosts.remove(hash(4)));
+  EXPECT_FALSE(ghosts.remove(hash(4)));
+  ghosts.add(hash(4)), ghosts.add(hash(4));
+  EXPECT_EQ(ghosts.size(), 2);  // 5 and 4: its slot was that of 3
+  EXPECT_FALSE(ghosts.remove(hash(3)));
+  EXPECT_TRUE(ghosts.remove(hash(5)));
+  EXPECT_TRUE(ghosts.remove(hash(4)));
+  EXPECT_EQ(ghosts.size(), 0);
+  GhostList none(0);
+  none.add(hash(1));
+  EXPECT_FALSE(none.remove(hash(1)));
 }
 
 TEST(BlockPool, AllocatesEveryPageOnce) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cuda/device_id.h"
+#include "engine/block_pool.h"
 #include "engine/step_record.h"
 
 namespace fathom::engine {
@@ -58,6 +59,8 @@ struct EngineConfig {
   bool paged_kv = true;
   // Reuses cached pages of common prefixes.
   bool prefix_cache = true;
+  // Which cached prefix gives way where a page is needed (block_pool.h). Answers do not depend on it.
+  EvictionPolicy eviction = EvictionPolicy::lru;
   // Shares of the KV cache's pages at which admission closes and opens again (memory_pressure.h). A high
   // watermark of 1: it never closes, and sequences are preempted when pages run out.
   double kv_high_watermark = 1, kv_low_watermark = 0.7;
@@ -127,6 +130,7 @@ struct EngineConfig {
     config.draft_tokens   = 0;
 
     config.kv_high_watermark = 1;
+    config.eviction          = EvictionPolicy::lru;
     config.adaptive          = false;
     return config;
   }

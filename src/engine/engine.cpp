@@ -74,7 +74,8 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                .prefix_cache       = config.prefix_cache,
                .free_out_of_window = config.paged_kv,
                // Random, so that a client cannot construct colliding prefixes.
-               .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32}),
+               .hash_seed = std::random_device()() | uint64_t{std::random_device()()} << 32,
+               .eviction  = config.eviction}),
       scheduler_(config, blocks_),
       runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})),
       tuner_({.settings = config.adaptive ? static_cast<int64_t>(kSettingNames.size()) : 1}) {

@@ -334,6 +334,10 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   configs["few pages, watermarks"]                       = configs["few pages"];
   configs["few pages, watermarks"].kv_high_watermark     = 0.5;
   configs["few pages, watermarks"].kv_low_watermark      = 0.3;
+  configs["few pages, frequency"]                        = configs["few pages"];
+  configs["few pages, frequency"].eviction               = EvictionPolicy::frequency;
+  configs["few pages, adaptive eviction"]                = configs["few pages"];
+  configs["few pages, adaptive eviction"].eviction       = EvictionPolicy::adaptive;
   configs["adaptive"]                                    = all;
   configs["adaptive"].adaptive                           = true;
   configs["adaptive"].draft_sequences                    = 20;

@@ -241,7 +241,8 @@ Trace trace_of(uint64_t seed) {
                      .window             = kWindow8,
                      .prefix_cache       = c.prefix_cache,
                      .free_out_of_window = c.paged_kv,
-                     .hash_seed          = seed},
+                     .hash_seed          = seed,
+                     .eviction           = static_cast<EvictionPolicy>(seed % 3)},
           .seed   = seed,
           .tuned  = chance(30)};
 }

@@ -245,29 +245,51 @@ void Eagle::attend(const State& state, int64_t position, const float* q, float* 
   }
 }
 
+std::vector<Eagle::Drafted> Eagle::draft(State& state, int64_t count, double least) {
+  std::vector<Drafted> drafted;
+  for (const auto& place : draft_places(state, count, 1, least)) drafted.push_back(place.front());
+  return drafted;
+}
+
 // Drafted positions are written behind the last one read and are read over when the true ones come: attention
 // reads kWindow of the kWindow + kAhead positions that are kept.
-std::vector<Eagle::Drafted> Eagle::draft(State& state, int64_t count, double least) {
-  FATHOM_EXPECT(count <= kAhead, "more tokens are drafted than positions are kept for");
-  std::vector<Drafted> drafted;
-  if (state.output.empty()) return drafted;
+std::vector<std::vector<Eagle::Drafted>> Eagle::draft_places(State& state, int64_t count, int64_t width,
+                                                             double least) {
   const int64_t H = hidden_, V = target_.config.vocab_size;
+  FATHOM_EXPECT(count <= kAhead && width >= 1 && width <= V,
+                "more tokens are drafted than positions are kept for, or than there are");
+  std::vector<std::vector<Drafted>> places;
+  if (state.output.empty()) return places;
   std::copy(state.output.begin(), state.output.end(), g_.data());
+  const float* logits = logits_.data();
+  std::vector<TokenId> order;
   double product = 1;
   for (int64_t n = 0; n < count; ++n) {
-    if (n > 0) layer(state, state.end + n - 1, std::span(&drafted.back().token, 1));
+    if (n > 0) layer(state, state.end + n - 1, std::span(&places.back().front().token, 1));
     ops_.rmsnorm(g_.as({1, H}), norm_.view(), eps_, part_.as({1, H}), on_);
     ops_.linear(part_.as({1, H}), target_.weights.unembedding, {}, Output::overwrite, logits_.as({1, V}),
                 on_);
-    const float* best = std::max_element(logits_.data(), logits_.data() + V);
+    const float* best = std::max_element(logits, logits + V);
     double sum        = 0;
-    for (int64_t v = 0; v < V; ++v) sum += std::exp(static_cast<double>(logits_.data()[v] - *best));
+    for (int64_t v = 0; v < V; ++v) sum += std::exp(static_cast<double>(logits[v] - *best));
     if (!(sum > 0)) break;  // NaN: weights that are damaged draft nothing
     product /= sum;
     if (product < least) break;
-    drafted.push_back({.token = static_cast<TokenId>(best - logits_.data()), .probability = 1 / sum});
+    order.assign(1, static_cast<TokenId>(best - logits));
+    if (width > 1) {
+      order.resize(static_cast<size_t>(V));
+      for (size_t v = 0; v < order.size(); ++v) order[v] = static_cast<TokenId>(v);
+      std::partial_sort(order.begin(), order.begin() + width, order.end(), [&](TokenId a, TokenId b) {
+        return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+      });
+      order.resize(static_cast<size_t>(width));
+    }
+    places.emplace_back();
+    for (const TokenId token : order)
+      places.back().push_back(
+          {.token = token, .probability = std::exp(static_cast<double>(logits[token] - *best)) / sum});
   }
-  return drafted;
+  return places;
 }
 
 }  // namespace fathom::model

@@ -59,6 +59,9 @@ class Eagle {
   // At most `count` (at most kAhead) tokens after the last token read, the likeliest each, until the
   // product of their probabilities falls below `least`. The state stays as it is.
   std::vector<Drafted> draft(State& state, int64_t count, double least);
+  // The same with the `width` likeliest tokens for each place, the likeliest first: what trees are made of. A
+  // place follows the likeliest token of the place before.
+  std::vector<std::vector<Drafted>> draft_places(State& state, int64_t count, int64_t width, double least);
 
   int64_t weight_bytes() const;
 

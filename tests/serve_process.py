@@ -89,7 +89,7 @@ class Server:
         self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
         first = self.process.stderr.readline()
         self.log.append(first)
-        said = re.match(r"http://127\.0\.0\.1:(\d+) answers", first)
+        said = re.match(r"Listening on http://127\.0\.0\.1:(\d+);", first)
         if not said:
             self.process.kill()
             raise AssertionError(f"the server did not start: {first}{self.process.stderr.read()}")

@@ -14,6 +14,7 @@
 
 #include "engine/generator.h"
 #include "http/server.h"
+#include "serve/router_stats.h"
 
 namespace fathom::serve {
 
@@ -66,8 +67,10 @@ class ServeMetrics {
     bool shares_prefixes = false;
   };
 
-  // `http` is called for each export; without it there are no connection metrics.
-  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {});
+  // Both are called for each export; without `http` there are no metrics of connections, without `router`
+  // none of a router.
+  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {},
+                        std::function<RouterStats()> router = {});
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -73,7 +74,7 @@ std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request 
   const engine::GeneratorStats now = engine_.stats();
   const bool full                  = now.waiting >= engine_.config().max_queued_requests ||
                     now.waiting_tokens + tokens > engine_.config().max_queued_tokens;
-  if (tokens < options_.min_uncached_tokens || full)
+  if (tokens < least_uncached(request) || full)
     return engine_.submit(std::move(request), std::move(listener));
   if (auto refusal = engine_.refusal(request)) return *refusal;
   auto one      = std::make_shared<Offloaded>();
@@ -94,10 +95,16 @@ std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request 
   return one->id;
 }
 
+// Tokens that must not be cached here, for a request to be offloaded.
+int64_t PrefillOffload::least_uncached(const engine::Request& request) const {
+  if (!request.do_remote_prefill) return options_.min_uncached_tokens;
+  return *request.do_remote_prefill ? engine_.config().page_size : std::numeric_limits<int64_t>::max();
+}
+
 // On the engine's thread: what lacks here, and whether it is enough to ask for.
 void PrefillOffload::consider(const OffloadedPtr& one, engine::KvStore& store) {
   const int64_t cached = store.cached_tokens(one->tokens, one->request.cache_salt);
-  if (static_cast<int64_t>(one->tokens.size()) - cached < options_.min_uncached_tokens) return compute(one);
+  if (static_cast<int64_t>(one->tokens.size()) - cached < least_uncached(one->request)) return compute(one);
   one->blocks = store.missing(one->tokens, one->request.cache_salt);
   if (one->blocks.empty() || !ask(one)) compute(one);
 }

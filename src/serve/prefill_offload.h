@@ -43,7 +43,7 @@ class PrefillOffload final : public engine::Generator {
     std::string host   = "127.0.0.1";
     bool shared_memory = false;  // blocks go by shared memory: all are on one host
     // A prompt is offloaded where at least so many of its tokens are not cached here (and the prefill worker
-    // has fewer than kMaxPrefillJobs).
+    // has fewer than kMaxPrefillJobs), unless its Request::do_remote_prefill says it.
     int64_t min_uncached_tokens = 256;
     std::chrono::milliseconds lease{2'000};
     // A worker that failed is not asked again for so long.
@@ -85,6 +85,7 @@ class PrefillOffload final : public engine::Generator {
   using OffloadedPtr = std::shared_ptr<Offloaded>;
 
   PrefillOffload(engine::Engine& engine, const Options& options);
+  int64_t least_uncached(const engine::Request& request) const;
   void consider(const OffloadedPtr& one, engine::KvStore& store);
   bool ask(const OffloadedPtr& one);
   void landed(const OffloadedPtr& one, transfer::Outcome outcome);

@@ -112,6 +112,7 @@ WireJson json_of(const engine::Request& request) {
                    {"stop_ids", request.stop_ids},
                    {"priority", request.priority},
                    {"cache_salt", request.cache_salt}};
+  if (request.do_remote_prefill) json["do_remote_prefill"] = *request.do_remote_prefill;
   if (request.constraint) {
     const auto* forwarded = dynamic_cast<const ForwardedConstraint*>(request.constraint.get());
     FATHOM_EXPECT(forwarded, "a constraint that goes to another process can be said in words");
@@ -132,6 +133,8 @@ Result<ForwardedRequest> parse_request(const WireJson& json) {
                          .cache_salt = json.at("cache_salt").get<std::string>(),
                          .constraint = nullptr,
                          .resumed    = json.at("resumed").get<std::vector<model::TokenId>>()};
+    if (json.contains("do_remote_prefill"))
+      forwarded.request.do_remote_prefill = json["do_remote_prefill"].get<bool>();
     if (json.contains("constraint")) forwarded.constraint = constraint_from(json["constraint"]);
     return forwarded;
   });

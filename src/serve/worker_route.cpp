@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -93,7 +94,7 @@ Result<std::unique_ptr<Worker>> Worker::start(engine::Engine& engine, const Outp
     if (!offload) return offload.error();
     worker->offload_ = std::move(offload).value();
   }
-  worker->jobs_ = std::make_unique<PrefillJobs>(engine, layout);
+  worker->jobs_ = std::make_unique<PrefillJobs>(engine, layout, options.iteration_timeout);
   return worker;
 }
 
@@ -109,6 +110,15 @@ void Worker::answer(const RequestContext& context) {
   prefill(context);
 }
 
+// Of what runs out first: sequences of a step, pages of the KV cache, or jobs for others. 1: full.
+double Worker::utilization(const engine::GeneratorStats& stats) const {
+  const auto share = [](int64_t used, int64_t all) {
+    return all > 0 ? static_cast<double>(used) / static_cast<double>(all) : 0;
+  };
+  return std::max({share(stats.running + stats.waiting, engine_.config().max_sequences),
+                   share(stats.pages_in_use, stats.pages), share(jobs_->running(), kMaxPrefillJobs)});
+}
+
 void Worker::status(const RequestContext& context) const {
   const engine::GeneratorStats stats = context.model->generator.stats();
   RouteJson body                     = {{"role", name_of(role_)},
@@ -120,6 +130,8 @@ void Worker::status(const RequestContext& context) const {
                                         {"waiting", stats.waiting},
                                         {"waiting_tokens", stats.waiting_tokens},
                                         {"steps", stats.steps},
+                                        {"stalled_s", stats.stalled_s},
+                                        {"utilization", utilization(stats)},
                                         {"prefill_jobs", jobs_->running()}};
   if (offload_) {
     const OffloadStats offload = offload_->offload_stats();
@@ -201,9 +213,12 @@ void Worker::prefill(const RequestContext& context) {
                               {.status = 409, .type = "WorkerError", .message = status.error().message})));
       });
   if (!job)
-    return context.refuse({.status  = 429,
-                           .type    = "WorkerError",
-                           .message = fmt::format("{} prompts are waiting here already", kMaxPrefillJobs)});
+    return context.refuse(
+        {.status  = 429,
+         .type    = "WorkerError",
+         .message = fmt::format("{} prompts are waiting here already, or the engine makes no "
+                                "progress",
+                                kMaxPrefillJobs)});
   // Weak, because the exchange owns this function and the job the exchange.
   context.exchange->on_gone([weak = std::weak_ptr(job)] {
     if (const auto running = weak.lock()) running->cancel();

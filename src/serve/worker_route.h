@@ -1,6 +1,7 @@
 // The routes of a worker, by which a router and other workers use its engine.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,7 +20,8 @@ class Worker {
  public:
   struct Options {
     WorkerRole role = WorkerRole::both;
-    PrefillOffload::Options offload;  // its layout and fields of landings are filled in
+    PrefillOffload::Options offload;                      // its layout and fields of landings are filled in
+    std::chrono::milliseconds iteration_timeout{60'000};  // PrefillJobs
   };
   // `engine` and `constraints` must outlive it. Fails where the engine's device cannot hand blocks out.
   static Result<std::unique_ptr<Worker>> start(engine::Engine& engine, const OutputConstraints& constraints,
@@ -32,6 +34,7 @@ class Worker {
 
  private:
   Worker(engine::Engine& engine, const OutputConstraints& constraints, WorkerRole role);
+  double utilization(const engine::GeneratorStats& stats) const;
   void status(const RequestContext& context) const;
   void generate(const RequestContext& context);
   void cancel(const RequestContext& context);

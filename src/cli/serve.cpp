@@ -51,6 +51,8 @@ struct ServeFlags {
   std::string routing_policy = "worker";
   std::optional<int64_t> max_local_prefill_length;
   std::optional<double> max_pool_utilization;
+  bool planner                 = false;
+  double adjustment_interval_s = 10, ttft_ms = 0, itl_ms = 0;
 
   std::chrono::milliseconds iteration_timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(iteration_timeout_s * 1000));
@@ -113,6 +115,10 @@ void check_role(const ServeFlags& flags) {
     throw UsageError("a prefill worker asks nobody: give --peer to the decode workers");
   if (flags.role != "router" && flags.routing_policy != "worker")
     throw UsageError("--routing-policy is the router's: give it to the process with --role router");
+  if (flags.role != "router" && flags.planner)
+    throw UsageError("--planner is the router's: give it to the process with --role router");
+  if (!flags.planner && (flags.ttft_ms > 0 || flags.itl_ms > 0))
+    throw UsageError("--ttft and --itl are targets of the planner: add --planner");
   if (flags.routing_policy != "dynamic" && (flags.max_local_prefill_length || flags.max_pool_utilization))
     throw UsageError("--max-local-prefill-length and --max-pool-utilization need --routing-policy dynamic");
 }
@@ -182,13 +188,19 @@ bool open_router(Backend& backend, const ServeFlags& flags, const std::filesyste
                  const StopSignals& signals) {
   backend.checkpoint = open_checkpoint(folder);
   make_constraints(backend, folder);
-  backend.router = value_or_usage_error(
-      serve::RequestRouter::start({.workers           = peers_of(flags),
-                                   .api_key           = flags.api_key,
-                                   .model             = serve::model_fingerprint(*backend.checkpoint),
-                                   .vocab_size        = backend.checkpoint->config.vocab_size,
-                                   .iteration_timeout = flags.iteration_timeout(),
-                                   .dynamic           = routing_of(flags)}));
+  backend.router = value_or_usage_error(serve::RequestRouter::start(
+      {.workers           = peers_of(flags),
+       .api_key           = flags.api_key,
+       .model             = serve::model_fingerprint(*backend.checkpoint),
+       .vocab_size        = backend.checkpoint->config.vocab_size,
+       .iteration_timeout = flags.iteration_timeout(),
+       .dynamic           = routing_of(flags),
+       .planner           = flags.planner,
+       .plan              = {},
+       .adjustment_interval =
+           std::chrono::milliseconds(static_cast<int64_t>(flags.adjustment_interval_s * 1000)),
+       .ttft_ms = flags.ttft_ms,
+       .itl_ms  = flags.itl_ms}));
   fmt::print(stderr, "waiting for one of {} workers\n", flags.peers.size());
   while (!backend.router->wait_for_worker(std::chrono::milliseconds(200)))
     if (signals.arrived()) return false;
@@ -342,6 +354,24 @@ void add_serve(CLI::App& app, int& exit_code) {
           "Of dynamic: from this load on a pool is busy, until 3/4 of it (default: 0.8). A busy decode "
           "pool hands prompts of 256 uncached tokens over; a busy prefill pool gets none")
       ->check(between(0, 1))
+      ->group("Workers");
+  verb.add_flag(
+          "--planner", flags->planner,
+          "Of router: moves workers between prefill and decode as the load shifts; they must reach each "
+          "other at the router's addresses of them")
+      ->group("Workers");
+  verb.add_option("--adjustment-interval", flags->adjustment_interval_s,
+                  "Of --planner: seconds between two plans. A worker moves after three that agree")
+      ->check(between(0.05, 86400))
+      ->capture_default_str()
+      ->group("Workers");
+  verb.add_option("--ttft", flags->ttft_ms,
+                  "Of --planner: target in ms for the P95 of the time to the first token (default: none)")
+      ->check(between(0, 1e9))
+      ->group("Workers");
+  verb.add_option("--itl", flags->itl_ms,
+                  "Of --planner: target in ms for the P95 of the time between tokens (default: none)")
+      ->check(between(0, 1e9))
       ->group("Workers");
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });

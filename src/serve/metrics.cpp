@@ -302,6 +302,8 @@ void add_router(const RouterStats& stats, Exposition& to) {
   to.counter({"fathom_router_dropped_events"}, "Events of ended attempts.", stats.dropped_events);
   to.counter({"fathom_router_ejections"}, "Times that a worker was ejected because it was slow.",
              stats.ejections);
+  to.counter({"fathom_router_role_changes"}, "Workers that the planner moved between prefill and decode.",
+             stats.role_changes);
   Series moves, decisions;
   for (size_t i = 0; i < kMoveCauses.size(); ++i) moves.emplace_back(kMoveCauses[i], stats.moves[i]);
   to.counters<int64_t>({"fathom_router_moves"}, "Requests that left their worker, by why.", "cause", moves);

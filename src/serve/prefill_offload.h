@@ -37,7 +37,7 @@ struct OffloadStats {
 class PrefillOffload final : public engine::Generator {
  public:
   struct Options {
-    std::vector<http::Url> peers;  // prefill workers
+    std::vector<http::Url> peers;  // prefill workers, until ask_only()
     std::string api_key;           // theirs
     std::string layout;            // PrefillRequest::layout
     std::string host   = "127.0.0.1";
@@ -60,12 +60,18 @@ class PrefillOffload final : public engine::Generator {
   int64_t max_context() const override { return engine_.max_context(); }
   bool drain(std::chrono::nanoseconds timeout) override;
 
+  // The prefill workers from now on. Those asked before may still answer.
+  Status ask_only(const std::vector<http::Url>& peers);
+  std::vector<std::string> peers() const;  // their addresses
+
   OffloadStats offload_stats() const;
 
  private:
   struct Peer {
+    std::string address;
     std::unique_ptr<http::Client> client;
     engine::TimePoint inhibited_until;
+    bool asked = true;  // false: it was a prefill worker
   };
   // A request that is, or was, considered for offloading.
   struct Offloaded {

@@ -29,7 +29,12 @@ constexpr auto kLongestAttempt     = std::chrono::hours(1);  // then it goes on 
 }  // namespace
 
 RequestRouter::RequestRouter(const Options& options)
-    : options_(options), incarnation_(new_id("")), outliers_(options.ejection), retries_(options.retries) {
+    : options_(options),
+      incarnation_(new_id("")),
+      outliers_(options.ejection),
+      retries_(options.retries),
+      planner_(options.plan),
+      next_plan_(RouterClock::now() + options.adjustment_interval) {
   if (options.dynamic) routing_.emplace(*options.dynamic);
 }
 
@@ -115,7 +120,7 @@ std::optional<size_t> RequestRouter::choose(const Entry& entry) const {
   const auto cost = [&](size_t w) {
     const Worker& worker = workers_[w];
     const int64_t cached = worker.prefixes->match(entry.blocks) * kPageTokens;
-    return std::tuple(worker.role == WorkerRole::prefill, outliers_.ejected(w, now), worker.tokens - cached);
+    return std::tuple(worker.prefills(), outliers_.ejected(w, now), worker.tokens - cached);
   };
   for (size_t w = 0; w < workers_.size(); ++w) {
     if (!workers_[w].usable() || std::count(entry.refused_by.begin(), entry.refused_by.end(), w) > 0)
@@ -156,9 +161,9 @@ void RequestRouter::place(const EntryPtr& entry) {
     entry->replaying = false;
     entry->worker    = worker;
     entry->begun     = false;
-    entry->observed  = {};
-    Worker& at       = workers_[worker];
-    if (routing_ && at.role != WorkerRole::prefill) {
+    entry->observed = entry->observed_token = {};
+    Worker& at                              = workers_[worker];
+    if (routing_ && !at.prefills()) {
       const auto tokens = static_cast<int64_t>(entry->request.prompt.size() + entry->request.resumed.size());
       const int64_t known = at.prefixes->match(entry->blocks) * kPageTokens;
       const auto decision = routing_->decide(tokens - known, pools());
@@ -241,7 +246,7 @@ DynamicRouting::Pools RequestRouter::pools() const {
   int64_t decode_workers = 0;
   for (const Worker& worker : workers_) {
     if (!worker.usable()) continue;
-    const bool prefill = worker.role == WorkerRole::prefill;
+    const bool prefill = worker.prefills();
     ++(prefill ? pools.prefill_workers : decode_workers);
     (prefill ? pools.prefill : pools.decode) += worker.utilization;
   }
@@ -288,7 +293,10 @@ void RequestRouter::on_event(const EntryPtr& entry, int64_t attempt, WorkerOutpu
       counters_.generated_tokens += static_cast<int64_t>(event.tokens.size());
       if (entry->times.first_token == engine::TimePoint() && !event.tokens.empty()) {
         entry->times.first_token = RouterClock::now();
-        entry->cached            = event.cached_tokens;
+        if (options_.planner)
+          ttft_s_.push_back(
+              std::chrono::duration<double>(entry->times.first_token - entry->times.received).count());
+        entry->cached = event.cached_tokens;
         counters_.prompt_tokens += static_cast<int64_t>(entry->request.prompt.size());
         counters_.prefix_queried_tokens += static_cast<int64_t>(entry->request.prompt.size());
         counters_.prefix_hit_tokens += entry->cached;
@@ -409,6 +417,7 @@ void RequestRouter::beat() {
     lock.lock();
     std::vector<EntryPtr> waiting, lost;
     move_from_slow_workers();  // these wait for a worker then
+    if (options_.planner && RouterClock::now() >= next_plan_) plan_roles();
     for (const auto& [id, entry] : journal_) {
       if (entry->worker) continue;
       entry->refused_by.clear();
@@ -451,6 +460,7 @@ void RequestRouter::on_status(size_t w, int status, const std::string& body, con
   const RouterJson said = RouterJson::parse(body, nullptr, false);
   std::vector<EntryPtr> moved;
   std::vector<std::string> abandoned;
+  std::optional<RoleAssignment> assignment;
   {
     const std::lock_guard lock(mutex_);
     Worker& worker      = workers_[w];
@@ -478,12 +488,61 @@ void RequestRouter::on_status(size_t w, int status, const std::string& body, con
           std::chrono::duration<double>(said.value("stalled_s", 0.0)) <= options_.iteration_timeout;
       if (!worker.progressing) leave(w, MoveCause::stalled, moved);
       abandoned.swap(worker.abandoned);
+      worker.peers = said.value("peers", std::vector<std::string>());
+      assignment   = assignment_of(worker);
     }
   }
   changed_.notify_all();
   for (const std::string& attempt : abandoned)
     post(w, "/worker/cancel", http::text_of({{"attempt", attempt}}));
+  if (assignment) post(w, "/worker/role", http::text_of(json_of(*assignment)));
   for (const EntryPtr& entry : moved) place(entry);
+}
+
+// Under mutex_: what this worker should hear, if it differs from what it said. So a restarted one is told
+// anew.
+std::optional<RoleAssignment> RequestRouter::assignment_of(const Worker& worker) const {
+  if (!options_.planner) return {};
+  RoleAssignment assignment{.role = worker.assigned.value_or(worker.role), .peers = {}};
+  if (!worker.prefills())
+    for (const Worker& other : workers_)
+      if (other.ready && other.prefills()) assignment.peers.push_back(other.address);
+  if (assignment.role == worker.role && assignment.peers == worker.peers) return {};
+  return assignment;
+}
+
+// Under mutex_. The pool that gives a worker away gives the one with the fewest requests.
+void RequestRouter::plan_roles() {
+  next_plan_       = RouterClock::now() + options_.adjustment_interval;
+  const auto share = [](std::vector<double>& seconds, double target_ms) {
+    double latency = 0;
+    if (!seconds.empty() && target_ms > 0) {
+      const auto p95 = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) * 95 / 100);
+      std::nth_element(seconds.begin(), p95, seconds.end());
+      latency = *p95 * 1e3 / target_ms;
+    }
+    seconds.clear();
+    return latency;
+  };
+  const DynamicRouting::Pools loads = pools();
+  int64_t decode_workers            = 0;
+  for (const Worker& worker : workers_) decode_workers += worker.usable() && !worker.prefills();
+  const auto role = planner_.plan(
+      {.workers     = loads.prefill_workers,
+       .utilization = loads.prefill,
+       .latency     = share(ttft_s_, options_.ttft_ms)},
+      {.workers = decode_workers, .utilization = loads.decode, .latency = share(itl_s_, options_.itl_ms)});
+  if (!role) return;
+  Worker* least = nullptr;
+  for (Worker& worker : workers_) {
+    if (!worker.usable() || worker.prefills() == (*role == WorkerRole::prefill)) continue;
+    if (!least ||
+        std::pair(worker.requests, worker.utilization) < std::pair(least->requests, least->utilization))
+      least = &worker;
+  }
+  if (!least) return;
+  least->assigned = *role;
+  ++router_stats_.role_changes;
 }
 
 // Under mutex_: the worker's requests go on elsewhere. Should it wake up, what it still says is dropped.
@@ -508,6 +567,10 @@ void RequestRouter::move(Entry& entry, MoveCause cause) {
 void RequestRouter::observe(Entry& entry, int64_t tokens) {
   if (!entry.worker) return;
   const auto now = RouterClock::now();
+  if (options_.planner && tokens > 0 && entry.observed_token != engine::TimePoint())
+    itl_s_.push_back(std::chrono::duration<double>(now - entry.observed_token).count() /
+                     static_cast<double>(tokens));
+  if (tokens > 0) entry.observed_token = now;
   if (entry.observed != engine::TimePoint())
     outliers_.observe(*entry.worker, std::chrono::duration<double>(now - entry.observed).count(), tokens,
                       now);
@@ -519,8 +582,7 @@ void RequestRouter::move_from_slow_workers() {
   for (const auto& [id, entry] : journal_) observe(*entry, 0);
   const auto now = RouterClock::now();
   std::vector<bool> serves;
-  for (const Worker& worker : workers_)
-    serves.push_back(worker.usable() && worker.role != WorkerRole::prefill);
+  for (const Worker& worker : workers_) serves.push_back(worker.usable() && !worker.prefills());
   router_stats_.ejections += static_cast<int64_t>(outliers_.judge(serves, now).size());
   const auto ejected = [&](size_t w) { return outliers_.ejected(w, now); };
   for (const auto& [id, entry] : journal_) {
@@ -602,6 +664,7 @@ RouterJson RequestRouter::status() const {
           {"replays", stats.replays},
           {"dropped_events", stats.dropped_events},
           {"ejections", stats.ejections},
+          {"role_changes", stats.role_changes},
           {"moves", counts(kMoveCauses, stats.moves)},
           {"decisions", counts(DynamicRouting::kDecisionNames, stats.decisions)},
           {"workers", std::move(workers)}};

@@ -25,6 +25,7 @@
 #include "serve/dynamic_routing.h"
 #include "serve/outlier_ejection.h"
 #include "serve/retry_budget.h"
+#include "serve/role_planner.h"
 #include "serve/router_stats.h"
 #include "serve/worker_protocol.h"
 
@@ -45,6 +46,12 @@ class RequestRouter final : public engine::Generator {
     std::chrono::milliseconds iteration_timeout{60'000};
     // Whether the router says where prompts are computed. None: decode workers decide (prefill_offload.h).
     std::optional<DynamicRouting::Options> dynamic;
+    // Moves workers between prefill and decode every `adjustment_interval`. Decode workers ask those of the
+    // role prefill then, at the addresses by which the router knows them. Targets in ms; 0: none.
+    bool planner = false;
+    RolePlanner::Options plan;
+    std::chrono::milliseconds adjustment_interval{10'000};
+    double ttft_ms = 0, itl_ms = 0;
     OutlierEjection::Options ejection;
     RetryBudget::Options retries;  // of the requests of slow workers; others must move
   };
@@ -73,10 +80,13 @@ class RequestRouter final : public engine::Generator {
     WorkerRole role = WorkerRole::both;
     std::string incarnation;
     std::string refusal;
+    std::optional<WorkerRole> assigned;  // by the planner; it becomes `role` when the worker has heard of it
+    std::vector<std::string> peers;      // whom it asks for prefills
     int64_t max_context = 0;
     double utilization  = 0;
     int64_t requests = 0, tokens = 0;  // of ours at it; tokens of their prompts
     bool usable() const { return alive && ready && progressing; }
+    bool prefills() const { return assigned.value_or(role) == WorkerRole::prefill; }
     std::unique_ptr<engine::ApproxPrefixCache> prefixes;
     std::vector<std::string> abandoned;  // attempts that may still run there
   };
@@ -97,6 +107,7 @@ class RequestRouter final : public engine::Generator {
     bool ended = false, replaying = false;
     std::optional<engine::FinishReason> cancelled;
     engine::TimePoint waits_since;
+    engine::TimePoint observed_token;  // the attempt's latest
     engine::TimePoint observed;  // until then the attempt's stream was told to outliers_; none before a token
     std::vector<size_t> refused_by;  // queues that were full
     int64_t cached = 0;
@@ -112,6 +123,8 @@ class RequestRouter final : public engine::Generator {
   void move_from_slow_workers();
   void observe(Entry& entry, int64_t tokens);
   DynamicRouting::Pools pools() const;
+  void plan_roles();
+  std::optional<RoleAssignment> assignment_of(const Worker& worker) const;
   void place(const EntryPtr& entry);
   std::optional<size_t> choose(const Entry& entry) const;
   void send(const EntryPtr& entry, size_t w, int64_t attempt, std::string body);
@@ -139,6 +152,9 @@ class RequestRouter final : public engine::Generator {
   OutlierEjection outliers_;
   RetryBudget retries_;
   std::optional<DynamicRouting> routing_;
+  RolePlanner planner_;
+  engine::TimePoint next_plan_;
+  std::vector<double> ttft_s_, itl_s_;  // since the last plan
   bool draining_ = false, ending_ = false;
   std::thread thread_;
 };

@@ -35,6 +35,7 @@ class ScriptedWorker {
         if (silent) return held_.push_back(std::move(exchange));
         return exchange->respond(200, {},
                                  TestJson{{"role", role},
+                                          {"peers", peers},
                                           {"model", model},
                                           {"incarnation", incarnation},
                                           {"max_context", 1000},
@@ -43,6 +44,12 @@ class ScriptedWorker {
                                      .dump());
       }
       const TestJson body = TestJson::parse(request.body);
+      if (request.path == "/worker/role") {
+        const std::lock_guard lock(mutex_);
+        role  = body["role"];
+        peers = body["peers"];
+        return exchange->respond(200, {}, "{}");
+      }
       if (request.path == "/worker/cancel") {
         const std::lock_guard lock(mutex_);
         cancelled.push_back(body["attempt"]);
@@ -75,18 +82,23 @@ class ScriptedWorker {
     silent = is;
     held_.clear();
   }
+  // What it was told to be, and whom it asks.
+  std::pair<std::string, TestJson> assignment() {
+    const std::lock_guard lock(mutex_);
+    return {role, peers};
+  }
   std::vector<std::string> cancels() {
     const std::lock_guard lock(mutex_);
     return cancelled;
   }
 
-  // Status fields, read without a lock.
-  const std::string role;
   std::atomic<double> stalled_s = 0, utilization = 0;
   std::atomic<int> requests = 0;
 
  private:
   std::mutex mutex_;
+  std::string role;
+  TestJson peers          = TestJson::array();
   std::string incarnation = "first";
   bool silent             = false;
   std::vector<std::string> cancelled;
@@ -349,6 +361,54 @@ TEST(RequestRouterTest, ASlowWorkerIsEjectedAndTheRetryBudgetHolds) {
     for (size_t i = 0; i < one.ids.size(); ++i) ASSERT_EQ(one.ids[i], static_cast<model::TokenId>(i));
   }
   started->reset();
+}
+
+// Three workers: the load is all answers, then all prompts. Decode workers always hear whom to ask.
+TEST(RequestRouterTest, ThePlannerMovesAWorkerWhereItIsNeeded) {
+  const auto answer = [](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    ScriptedWorker::tell(exchange, 0, {1}, FinishReason::stop);
+  };
+  ScriptedWorker a(answer, "m", "prefill"), b(answer, "m", "prefill"), c(answer, "m", "decode");
+  auto started = RequestRouter::start({.workers             = {a.url(), b.url(), c.url()},
+                                       .model               = "m",
+                                       .vocab_size          = 100,
+                                       .heartbeat           = 10ms,
+                                       .timeout             = 60s,
+                                       .dynamic             = {},
+                                       .planner             = true,
+                                       .plan                = {},
+                                       .adjustment_interval = 20ms,
+                                       .ejection            = {}});
+  ASSERT_TRUE(started);
+  RequestRouter& router = **started;
+  const auto urls       = [](std::initializer_list<ScriptedWorker*> workers) {
+    TestJson all = TestJson::array();
+    for (const ScriptedWorker* worker : workers) all.push_back(http::to_string(worker->url()));
+    return all;
+  };
+  ASSERT_TRUE(eventually([&] { return c.assignment().second == urls({&a, &b}); }));
+  EXPECT_EQ(a.assignment(), std::pair(std::string("prefill"), TestJson::array()));
+  c.utilization = 1;
+  ASSERT_TRUE(
+      eventually([&] { return (a.assignment().first == "decode") != (b.assignment().first == "decode"); }));
+  ScriptedWorker& moved = a.assignment().first == "decode" ? a : b;
+  ScriptedWorker& stays = &moved == &a ? b : a;
+  ASSERT_TRUE(eventually([&] {
+    return c.assignment().second == urls({&stays}) && moved.assignment().second == urls({&stays});
+  }));
+  std::this_thread::sleep_for(200ms);  // ten plans
+  EXPECT_EQ(stays.assignment().first, "prefill") << "the last prefill worker stays one";
+  EXPECT_EQ(router.status()["role_changes"], 1);
+  c.utilization     = 0.1;
+  stays.utilization = 1;
+  ASSERT_TRUE(eventually(
+      [&] { return (c.assignment().first == "prefill") != (moved.assignment().first == "prefill"); }));
+  EXPECT_EQ(router.status()["role_changes"], 2);
+  Told told;  // and it still routes
+  (void)router.submit(question(), told.listener());
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, Tokens{1});
 }
 
 TEST(RequestRouterTest, DynamicRoutingFollowsTheLoadsThatWorkersReport) {

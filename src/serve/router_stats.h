@@ -26,6 +26,7 @@ struct RouterStats {
   int64_t replays        = 0;  // attempts after a first one
   int64_t dropped_events = 0;  // of ended attempts
   int64_t ejections      = 0;
+  int64_t role_changes   = 0;  // by the planner
   std::array<int64_t, kMoveCauses.size()> moves{};
   std::array<int64_t, DynamicRouting::kDecisionNames.size()> decisions{};
   // Gauges. A worker takes requests where it is alive, ready and progressing, and not ejected unless the

@@ -221,6 +221,24 @@ Result<PrefillRequest> parse_prefill(const WireJson& json) {
   return result;
 }
 
+WireJson json_of(const RoleAssignment& assignment) {
+  return {{"role", name_of(assignment.role)}, {"peers", assignment.peers}};
+}
+
+Result<RoleAssignment> parse_assignment(const WireJson& json) {
+  std::string role;
+  auto result = parsed([&] {
+    role = json.at("role").get<std::string>();
+    return RoleAssignment{.peers = json.at("peers").get<std::vector<std::string>>()};
+  });
+  if (!result) return result;
+  const auto named = role_named(role);
+  if (!named || *named == WorkerRole::router)
+    return Error{fmt::format("a worker cannot take on the role {:?}", role)};
+  result->role = *named;
+  return result;
+}
+
 std::string model_fingerprint(const model::Checkpoint& checkpoint) {
   uint64_t hash = 0;
   for (const auto& [name, tensor] : checkpoint.tensors.tensors()) {

@@ -1,6 +1,7 @@
 // The routes of a worker, by which a router and other workers use its engine.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -39,10 +40,11 @@ class Worker {
   void generate(const RequestContext& context);
   void cancel(const RequestContext& context);
   void prefill(const RequestContext& context);
+  void assign_role(const RequestContext& context);
 
   engine::Engine& engine_;
   const OutputConstraints& constraints_;
-  const WorkerRole role_;
+  std::atomic<WorkerRole> role_;
   const std::string incarnation_;  // of this process: a restarted one has another
   std::string model_;
   // Running attempts by the router's name. Listeners share it: the engine calls them after this has gone.
@@ -51,7 +53,7 @@ class Worker {
     std::unordered_map<std::string, engine::RequestId> ids;
   };
   const std::shared_ptr<Attempts> attempts_ = std::make_shared<Attempts>();
-  std::unique_ptr<PrefillOffload> offload_;  // null without prefill workers to ask
+  std::unique_ptr<PrefillOffload> offload_;
   std::unique_ptr<PrefillJobs> jobs_;
 };
 

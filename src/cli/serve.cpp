@@ -33,6 +33,7 @@
 #include "serve/metrics.h"
 #include "serve/request_context.h"
 #include "serve/request_router.h"
+#include "serve/slo_admission.h"
 #include "serve/structured_output.h"
 #include "serve/worker_route.h"
 
@@ -53,6 +54,7 @@ struct ServeFlags {
   std::optional<double> max_pool_utilization;
   bool planner                 = false;
   double adjustment_interval_s = 10, ttft_ms = 0, itl_ms = 0;
+  double ttft_slo_ms = 0;  // 0: no target
 
   std::chrono::milliseconds iteration_timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(iteration_timeout_s * 1000));
@@ -131,10 +133,12 @@ struct Backend {
   std::optional<serve::OutputConstraints> constraints;
   std::unique_ptr<serve::Worker> worker;
   std::unique_ptr<serve::RequestRouter> router;
-  std::string ready;  // for people
+  std::unique_ptr<serve::SloAdmission> admission;  // in front of the one of these that answers
+  std::string ready;                               // for people
 
   const model::Checkpoint& model() const { return engine ? engine->checkpoint() : *checkpoint; }
   engine::Generator& generator() const {
+    if (admission) return *admission;
     return router ? static_cast<engine::Generator&>(*router) : worker ? worker->generator() : *engine;
   }
 };
@@ -247,6 +251,9 @@ int serve_model(ServeFlags flags) {
     open_worker(backend, flags, folder);
   else if (!open_router(backend, flags, folder, signals))
     return kExitOk;
+  if (flags.ttft_slo_ms > 0)
+    backend.admission = std::make_unique<serve::SloAdmission>(
+        backend.generator(), serve::SloLimit::Options{.target_s = flags.ttft_slo_ms / 1e3});
   engine::Generator& generator = backend.generator();
   metrics                      = std::make_unique<serve::ServeMetrics>(
       serve::ServeMetrics::Model{.name            = flags.names.front(),
@@ -255,7 +262,9 @@ int serve_model(ServeFlags flags) {
                                                       .shares_prefixes = !backend.engine || backend.engine->config().prefix_cache},
       [&server = *server] { return server.stats(); },
       backend.router ? [&router = *backend.router] { return router.router_stats(); }
-                                          : std::function<serve::RouterStats()>());
+                                          : std::function<serve::RouterStats()>(),
+      backend.admission ? [&admission = *backend.admission] { return admission.slo_stats(); }
+                                             : std::function<serve::SloStats()>());
   serve::ApiModel model{
       .generator    = generator,
       .checkpoint   = backend.model(),
@@ -373,6 +382,11 @@ void add_serve(CLI::App& app, int& exit_code) {
                   "Of --planner: target in ms for the P95 of the time between tokens (default: none)")
       ->check(between(0, 1e9))
       ->group("Workers");
+  verb.add_option(
+          "--ttft-slo-ms", flags->ttft_slo_ms,
+          "Refuse requests (429, Retry-After) beyond as many at once as keep the P95 of the time to the "
+          "first token below this (default: no target)")
+      ->check(between(0.001, 1e9));
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });
 }

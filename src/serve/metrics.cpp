@@ -325,6 +325,14 @@ void add_router(const RouterStats& stats, Exposition& to) {
                     "worker", utilization);
 }
 
+void add_slo(const SloStats& stats, Exposition& to) {
+  to.gauge({"fathom_slo_limit"}, "Requests that --ttft-slo-ms lets run at once.",
+           static_cast<double>(stats.limit));
+  to.gauge({"fathom_slo_ttft_p95_seconds"}, "The latest P95 that it was changed by.", stats.percentile_s);
+  to.counter({"fathom_slo_violations"}, "Times that the P95 was above the target.", stats.violations);
+  to.counter({"fathom_slo_refused"}, "Requests beyond the limit.", stats.refused);
+}
+
 void add_histograms(const Counts& counts, Exposition& to) {
   to.histogram({"fathom_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"},
                "From arrival to the first token.", counts.first_token);
@@ -376,17 +384,23 @@ struct ServeMetrics::State {
   Model model;
   std::function<http::ServerStats()> http;
   std::function<RouterStats()> router;
+  std::function<SloStats()> slo;
   double started_s;  // since 1970
   mutable std::mutex mutex;
   Counts counts;
 };
 
 ServeMetrics::ServeMetrics(Model model, std::function<http::ServerStats()> http,
-                           std::function<RouterStats()> router) {
+                           std::function<RouterStats()> router, std::function<SloStats()> slo) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t max_context               = model.max_context;
-  state_.reset(
-      new State{std::move(model), std::move(http), std::move(router), now.count(), {}, Counts(max_context)});
+  state_.reset(new State{std::move(model),
+                         std::move(http),
+                         std::move(router),
+                         std::move(slo),
+                         now.count(),
+                         {},
+                         Counts(max_context)});
 }
 
 ServeMetrics::~ServeMetrics() = default;
@@ -451,6 +465,7 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   add_cache(stats, state_->model, exposition);
   add_histograms(counts, exposition);
   if (state_->router) add_router(state_->router(), exposition);
+  if (state_->slo) add_slo(state_->slo(), exposition);
   exposition.responses(counts);
   if (state_->http) {
     const http::ServerStats http = state_->http();

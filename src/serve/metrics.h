@@ -15,6 +15,7 @@
 #include "engine/generator.h"
 #include "http/server.h"
 #include "serve/router_stats.h"
+#include "serve/slo_admission.h"
 
 namespace fathom::serve {
 
@@ -67,10 +68,10 @@ class ServeMetrics {
     bool shares_prefixes = false;
   };
 
-  // Both are called for each export; without `http` there are no metrics of connections, without `router`
-  // none of a router.
+  // These are called for each export; without `http` there are no metrics of connections, without `router`
+  // none of a router, without `slo` none of SLO-driven admission.
   explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {},
-                        std::function<RouterStats()> router = {});
+                        std::function<RouterStats()> router = {}, std::function<SloStats()> slo = {});
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);

@@ -141,4 +141,27 @@ class Refusals(Served):
         self.assertEqual(self.server.post(CHAT, greedy(max_tokens=2)).status, 200)
 
 
+class Slo(Served):
+    FLAGS = ("--ttft-slo-ms", 60_000, "--max-model-len", 131072, "--kv-tokens", 131072)
+
+    def test_429_beyond_the_requests_that_keep_the_target(self):
+        """The first limit is 8, and changes after 16 first tokens."""
+        held = []
+        for _ in range(8):
+            connection = self.server.connection()
+            connection.request("POST", CHAT, json.dumps(endless(stream=True)), {"Content-Type": "application/json"})
+            held.append((connection, connection.getresponse()))
+        self.assertEqual([answer.status for _, answer in held], [200] * 8)
+        reply = self.server.post(CHAT, greedy())
+        self.assertEqual(reply.status, 429, reply.body)
+        self.assertGreaterEqual(int(reply.headers["Retry-After"]), 1)
+        self.assertIn("target of 60000 ms", reply.error()["message"])
+        self.assertEqual((self.server.metric("fathom_slo_limit"), self.server.metric("fathom_slo_refused_total")), (8, 1))
+        for connection, answer in held:
+            connection.close()
+            answer.close()
+        self.server.seconds_until_idle()
+        self.assertEqual(self.server.post(CHAT, greedy(max_tokens=2)).status, 200)
+
+
 unittest.main(verbosity=2)

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@
 #include "serve/metrics.h"
 #include "serve/request_context.h"
 #include "serve/request_router.h"
+#include "serve/slo_admission.h"
 #include "serve/structured_output.h"
 #include "serve/worker_route.h"
 
@@ -46,6 +48,17 @@ struct ServeFlags {
   double drain_s = 30;
   std::string role, transfer = "tcp";  // role "": a server by itself
   std::vector<std::string> peers;
+  double iteration_timeout_s = 60;
+  std::string routing_policy = "worker";
+  std::optional<int64_t> max_local_prefill_length;
+  std::optional<double> max_pool_utilization;
+  bool planner                 = false;
+  double adjustment_interval_s = 10, ttft_ms = 0, itl_ms = 0;
+  double ttft_slo_ms = 0;  // 0: no target
+
+  std::chrono::milliseconds iteration_timeout() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(iteration_timeout_s * 1000));
+  }
 };
 
 // Blocks SIGINT and SIGTERM so that one thread can wait for them. Construct it before any other thread
@@ -102,6 +115,14 @@ void check_role(const ServeFlags& flags) {
     throw UsageError("a router needs workers: --peer HOST:PORT, once for each");
   if (flags.role == "prefill" && !flags.peers.empty())
     throw UsageError("a prefill worker asks nobody: give --peer to the decode workers");
+  if (flags.role != "router" && flags.routing_policy != "worker")
+    throw UsageError("--routing-policy is the router's: give it to the process with --role router");
+  if (flags.role != "router" && flags.planner)
+    throw UsageError("--planner is the router's: give it to the process with --role router");
+  if (!flags.planner && (flags.ttft_ms > 0 || flags.itl_ms > 0))
+    throw UsageError("--ttft and --itl are targets of the planner: add --planner");
+  if (flags.routing_policy != "dynamic" && (flags.max_local_prefill_length || flags.max_pool_utilization))
+    throw UsageError("--max-local-prefill-length and --max-pool-utilization need --routing-policy dynamic");
 }
 
 // What answers the requests, and what it is called by. In the order of construction: workers end before the
@@ -112,10 +133,12 @@ struct Backend {
   std::optional<serve::OutputConstraints> constraints;
   std::unique_ptr<serve::Worker> worker;
   std::unique_ptr<serve::RequestRouter> router;
-  std::string ready;  // for people
+  std::unique_ptr<serve::SloAdmission> admission;  // in front of the one of these that answers
+  std::string ready;                               // for people
 
   const model::Checkpoint& model() const { return engine ? engine->checkpoint() : *checkpoint; }
   engine::Generator& generator() const {
+    if (admission) return *admission;
     return router ? static_cast<engine::Generator&>(*router) : worker ? worker->generator() : *engine;
   }
 };
@@ -142,13 +165,26 @@ void open_worker(Backend& backend, const ServeFlags& flags, const std::filesyste
   if (flags.role.empty()) return;
   backend.worker =
       value_or_usage_error(serve::Worker::start(*backend.engine, *backend.constraints,
-                                                {.role    = *serve::role_named(flags.role),
-                                                 .offload = {.peers         = peers_of(flags),
-                                                             .api_key       = flags.api_key,
-                                                             .host          = flags.http.host,
-                                                             .shared_memory = flags.transfer == "shm"}}));
+                                                {.role              = *serve::role_named(flags.role),
+                                                 .offload           = {.peers         = peers_of(flags),
+                                                                       .api_key       = flags.api_key,
+                                                                       .host          = flags.http.host,
+                                                                       .shared_memory = flags.transfer == "shm"},
+                                                 .iteration_timeout = flags.iteration_timeout()}));
   backend.ready += fmt::format("; role {}, {} prefill worker{} to ask", flags.role, flags.peers.size(),
                                flags.peers.size() == 1 ? "" : "s");
+}
+
+// None: the decode workers decide.
+std::optional<serve::DynamicRouting::Options> routing_of(const ServeFlags& flags) {
+  if (flags.routing_policy != "dynamic") return {};
+  serve::DynamicRouting::Options options;
+  if (flags.max_local_prefill_length) options.max_local_prefill_length = *flags.max_local_prefill_length;
+  if (flags.max_pool_utilization) {
+    options.min_utilization *= *flags.max_pool_utilization / options.max_utilization;
+    options.max_utilization = *flags.max_pool_utilization;
+  }
+  return options;
 }
 
 // False where a signal came before a worker.
@@ -156,11 +192,19 @@ bool open_router(Backend& backend, const ServeFlags& flags, const std::filesyste
                  const StopSignals& signals) {
   backend.checkpoint = open_checkpoint(folder);
   make_constraints(backend, folder);
-  backend.router = value_or_usage_error(
-      serve::RequestRouter::start({.workers    = peers_of(flags),
-                                   .api_key    = flags.api_key,
-                                   .model      = serve::model_fingerprint(*backend.checkpoint),
-                                   .vocab_size = backend.checkpoint->config.vocab_size}));
+  backend.router = value_or_usage_error(serve::RequestRouter::start(
+      {.workers           = peers_of(flags),
+       .api_key           = flags.api_key,
+       .model             = serve::model_fingerprint(*backend.checkpoint),
+       .vocab_size        = backend.checkpoint->config.vocab_size,
+       .iteration_timeout = flags.iteration_timeout(),
+       .dynamic           = routing_of(flags),
+       .planner           = flags.planner,
+       .plan              = {},
+       .adjustment_interval =
+           std::chrono::milliseconds(static_cast<int64_t>(flags.adjustment_interval_s * 1000)),
+       .ttft_ms = flags.ttft_ms,
+       .itl_ms  = flags.itl_ms}));
   fmt::print(stderr, "waiting for one of {} workers\n", flags.peers.size());
   while (!backend.router->wait_for_worker(std::chrono::milliseconds(200)))
     if (signals.arrived()) return false;
@@ -207,20 +251,28 @@ int serve_model(ServeFlags flags) {
     open_worker(backend, flags, folder);
   else if (!open_router(backend, flags, folder, signals))
     return kExitOk;
+  if (flags.ttft_slo_ms > 0)
+    backend.admission = std::make_unique<serve::SloAdmission>(
+        backend.generator(), serve::SloLimit::Options{.target_s = flags.ttft_slo_ms / 1e3});
   engine::Generator& generator = backend.generator();
   metrics                      = std::make_unique<serve::ServeMetrics>(
       serve::ServeMetrics::Model{.name            = flags.names.front(),
                                                       .max_context     = generator.max_context(),
                                                       .page_tokens     = backend.engine ? backend.engine->config().page_size : 0,
                                                       .shares_prefixes = !backend.engine || backend.engine->config().prefix_cache},
-      [&server = *server] { return server.stats(); });
+      [&server = *server] { return server.stats(); },
+      backend.router ? [&router = *backend.router] { return router.router_stats(); }
+                                          : std::function<serve::RouterStats()>(),
+      backend.admission ? [&admission = *backend.admission] { return admission.slo_stats(); }
+                                             : std::function<serve::SloStats()>());
   serve::ApiModel model{
       .generator    = generator,
       .checkpoint   = backend.model(),
       .defaults     = backend.model().sampling,
       .current_date = flags.date,
       .constraint = [&](const serve::ConstraintRequest& request) { return constraint_of(backend, request); },
-      .metrics    = metrics.get()};
+      .metrics    = metrics.get(),
+      .iteration_timeout = flags.iteration_timeout()};
   if (!flags.role.empty())
     model.worker = [&](const serve::RequestContext& context) { answer_worker_route(backend, context); };
   api.ready(std::move(model));
@@ -289,6 +341,52 @@ void add_serve(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"tcp", "shm"}))
       ->capture_default_str()
       ->group("Workers");
+  verb.add_option(
+          "--engine-iteration-timeout", flags->iteration_timeout_s,
+          "Seconds: an engine that has work and ends no step for longer is stalled. /health fails then, "
+          "and a router takes its requests elsewhere")
+      ->check(between(0.1, 86400))
+      ->capture_default_str()
+      ->group("Workers");
+  verb.add_option("--routing-policy", flags->routing_policy,
+                  "Of router. worker: decode workers decide which prompts they offload; dynamic: the router "
+                  "does, by the length of the prompt and the load of both pools")
+      ->check(CLI::IsMember({"worker", "dynamic"}))
+      ->capture_default_str()
+      ->group("Workers");
+  verb.add_option("--max-local-prefill-length", flags->max_local_prefill_length,
+                  "Of dynamic: prompts with more uncached tokens go to prefill workers (default: 4096)")
+      ->check(whole_at_least(0, int64_t{1} << 30))
+      ->group("Workers");
+  verb.add_option(
+          "--max-pool-utilization", flags->max_pool_utilization,
+          "Of dynamic: from this load on a pool is busy, until 3/4 of it (default: 0.8). A busy decode "
+          "pool hands prompts of 256 uncached tokens over; a busy prefill pool gets none")
+      ->check(between(0, 1))
+      ->group("Workers");
+  verb.add_flag(
+          "--planner", flags->planner,
+          "Of router: moves workers between prefill and decode as the load shifts; they must reach each "
+          "other at the router's addresses of them")
+      ->group("Workers");
+  verb.add_option("--adjustment-interval", flags->adjustment_interval_s,
+                  "Of --planner: seconds between two plans. A worker moves after three that agree")
+      ->check(between(0.05, 86400))
+      ->capture_default_str()
+      ->group("Workers");
+  verb.add_option("--ttft", flags->ttft_ms,
+                  "Of --planner: target in ms for the P95 of the time to the first token (default: none)")
+      ->check(between(0, 1e9))
+      ->group("Workers");
+  verb.add_option("--itl", flags->itl_ms,
+                  "Of --planner: target in ms for the P95 of the time between tokens (default: none)")
+      ->check(between(0, 1e9))
+      ->group("Workers");
+  verb.add_option(
+          "--ttft-slo-ms", flags->ttft_slo_ms,
+          "Refuse requests (429, Retry-After) beyond as many at once as keep the P95 of the time to the "
+          "first token below this (default: no target)")
+      ->check(between(0.001, 1e9));
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -13,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -42,7 +45,7 @@ struct Counts {
 };
 
 // Computes a step when it is launched. Steps run in order, as on a stream.
-class HashRunner final : public ModelRunner {
+class HashRunner : public ModelRunner {
  public:
   HashRunner(const EngineConfig& config, const std::array<int64_t, kKvKinds>& pages, bool follows,
              Counts& counts)
@@ -125,6 +128,26 @@ class HashRunner final : public ModelRunner {
   std::array<std::vector<uint64_t>, kKvKinds> cache_;
   std::unordered_map<RequestId, TokenId> sampled_;  // tokens of the latest step
   std::deque<std::vector<Computed>> steps_in_flight_;
+};
+
+// Its steps never end until let_go().
+class HangingRunner final : public HashRunner {
+ public:
+  using HashRunner::HashRunner;
+  std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override {
+    hangs_ = true;
+    hangs_.notify_all();
+    let_go_.wait(false);
+    return HashRunner::get_output(step);
+  }
+  void wait_until_it_hangs() { hangs_.wait(false); }
+  void let_go() {
+    let_go_ = true;
+    let_go_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> hangs_ = false, let_go_ = false;
 };
 
 class AsyncScheduling : public testing::Test {
@@ -242,6 +265,46 @@ TEST_F(AsyncScheduling, GivesTheSameTokensAsSynchronousSteps) {
     EXPECT_GT(following.followed, following.steps / 2) << kv_tokens;
     EXPECT_GT(following.ended_in_flight, 0) << "nobody ended while a step of his was in flight";
   }
+}
+
+// An idle engine has not stalled however long it waits; one with work has, from its last step on.
+TEST_F(AsyncScheduling, AnEngineWhoseStepHangsSaysForHowLong) {
+  Counts counts;
+  HangingRunner* runner = nullptr;
+  const auto started    = Engine::start(*checkpoint_, config(400), [&](const auto& pages) {
+    auto made = std::make_unique<HangingRunner>(config(400), pages, false, counts);
+    runner    = made.get();
+    return made;
+  });
+  ASSERT_TRUE(started);
+  Engine& engine = **started;
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(engine.stats().stalled_s, 0);
+  const auto before = std::chrono::steady_clock::now();
+  Request request;
+  request.prompt          = {1, 2, 3};
+  std::atomic<bool> ended = false;
+  (void)engine.submit(std::move(request), [&](const RequestOutput& output) {
+    if (!output.finish) return;
+    ended = true;
+    ended.notify_all();
+  });
+  runner->wait_until_it_hangs();
+  const auto hung = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(5ms);
+  using Seconds          = std::chrono::duration<double>;
+  const Seconds at_least = std::chrono::steady_clock::now() - hung;
+  const double stalled_s = engine.stats().stalled_s;
+  const Seconds at_most  = std::chrono::steady_clock::now() - before;
+  EXPECT_GE(stalled_s, at_least.count());
+  EXPECT_LE(stalled_s, at_most.count()) << "the time while it was idle does not count";
+  EXPECT_EQ(engine.stats().generated_tokens, 0);
+  std::this_thread::sleep_for(5ms);
+  EXPECT_GT(engine.stats().stalled_s, stalled_s);
+  runner->let_go();
+  ended.wait(false);
+  ASSERT_TRUE(engine.drain(60s));
+  EXPECT_EQ(engine.stats().stalled_s, 0);
 }
 
 TEST_F(AsyncScheduling, GivesTheSameTokensWithoutPrefixCacheAndChunkedPrefill) {

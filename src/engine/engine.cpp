@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <random>
@@ -141,6 +142,7 @@ std::variant<RequestId, Refusal> Engine::submit(Request request, Listener listen
                      fmt::format("{} requests with {} prompt tokens are waiting already: try again later",
                                  queued_, queued_tokens_)};
     id = next_id_++;
+    if (!has_work()) progressed_ = now;
     inbox_.push_back(std::make_unique<Sequence>(id, std::move(request), std::move(listener), now));
     ++unfinished_;
     ++queued_;
@@ -161,6 +163,7 @@ void Engine::cancel(RequestId id, FinishReason reason) {
 void Engine::with_kv(std::function<void(KvStore&)> work) {
   {
     const std::lock_guard lock(mutex_);
+    if (!has_work()) progressed_ = Clock::now();
     kv_work_.push_back(std::move(work));
   }
   changed_.notify_all();
@@ -171,6 +174,7 @@ GeneratorStats Engine::stats() const {
   GeneratorStats now = stats_;
   now.waiting        = queued_;
   now.waiting_tokens = queued_tokens_;
+  if (has_work()) now.stalled_s = std::chrono::duration<double>(Clock::now() - progressed_).count();
   return now;
 }
 
@@ -185,6 +189,7 @@ bool Engine::drain(std::chrono::nanoseconds timeout) {
 // for sequences that finish meanwhile. Otherwise the next step waits for the tokens, loses the sequences that
 // have finished, and then executes.
 void Engine::loop() {
+  pthread_setname_np(pthread_self(), "fathom-engine");  // for top -H, perf and debuggers
   SchedulerOutput in_flight, next;
   while (receive_requests(!in_flight.empty())) {
     next            = {};
@@ -477,7 +482,8 @@ void Engine::update_stats(const SchedulerOutput& step) {
   queued_        = scheduler_.waiting();
   queued_tokens_ = scheduler_.waiting_tokens();
   for (const auto& sequence : inbox_) ++queued_, queued_tokens_ += sequence->num_prompt_tokens();
-  stats_ = counters_;
+  stats_      = counters_;
+  progressed_ = now;
 }
 
 }  // namespace fathom::engine

@@ -89,6 +89,7 @@ class Engine final : public Generator {
          const EngineConfig& config, const MakeRunner& make_runner);
 
   void loop();
+  bool has_work() const { return unfinished_ > 0 || !kv_work_.empty(); }  // under mutex_
   bool receive_requests(bool in_flight);
   SchedulerOutput schedule();
   void execute(const SchedulerOutput& step);
@@ -134,6 +135,7 @@ class Engine final : public Generator {
   std::vector<std::function<void(KvStore&)>> kv_work_;
   GeneratorStats stats_;  // copied from counters_ once a step
   int64_t unfinished_ = 0, queued_ = 0, queued_tokens_ = 0;
+  TimePoint progressed_;  // when a step ended, or when work came to an engine that had none
   RequestId next_id_ = 1;
   bool draining_ = false, ending_ = false;
 

@@ -40,6 +40,9 @@ struct Request {
   // So many tokens of the prompt, at most, are in this engine's cache because another worker's blocks were
   // put there (Engine::with_kv) for this request. For the counters only.
   int64_t received_tokens = 0;
+  // Where prefill workers could compute the prompt (serve/prefill_offload.h): whether one shall. None: that
+  // rule decides.
+  std::optional<bool> do_remote_prefill = {};
   // Called on the engine's thread for every block of the prompt that a prefix cache can hold, once, when it
   // is final. It must not throw or block, and copies the bytes. Null: nobody wants them.
   KvBlockListener on_kv_block = {};
@@ -93,6 +96,8 @@ struct GeneratorStats {
   // Gauges.
   int64_t running = 0, waiting = 0, waiting_tokens = 0;  // requests; prompt tokens of the waiting
   int64_t pages = 0, pages_in_use = 0;  // of all kinds of layers; unused cached pages are free
+  // How long the engine has had work and ended no step: 0 while it is idle. Of several replicas the longest.
+  double stalled_s = 0;
   // Counters. Those of prompts grow together, once a request, when it is first admitted.
   int64_t prompt_tokens = 0, generated_tokens = 0;
   int64_t prefix_queried_tokens = 0, prefix_hit_tokens = 0;

@@ -161,6 +161,7 @@ GeneratorStats ReplicaRouter::stats() const {
       sum.*part += one.*part;
     for (const auto part : {&MemoryUse::weights, &MemoryUse::kv_cache, &MemoryUse::workspace})
       sum.memory.*part += one.memory.*part;
+    sum.stalled_s = std::max(sum.stalled_s, one.stalled_s);
     for (const auto imbalance : {&GeneratorStats::router_imbalance, &GeneratorStats::rank_imbalance})
       if (one.*imbalance) sum.*imbalance = std::max((sum.*imbalance).value_or(0), *(one.*imbalance));
     for (size_t i = 0; i < sum.steps_by_rows.size(); ++i) sum.steps_by_rows[i] += one.steps_by_rows[i];

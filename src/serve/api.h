@@ -34,6 +34,8 @@ struct ApiModel {
   // Makes constraints for response_format and forced tool calls. An error is the client's fault.
   std::function<Result<std::unique_ptr<engine::Constraint>>(const ConstraintRequest&)> constraint;
   ServeMetrics* metrics = nullptr;  // may be null
+  // An engine that has work and ended no step for longer fails /health.
+  std::chrono::milliseconds iteration_timeout{60'000};
   // Answers the routes of workers; null: this process works for no other.
   std::function<void(const RequestContext&)> worker = {};
 };

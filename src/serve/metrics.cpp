@@ -243,6 +243,8 @@ void add_tokens(const GeneratorStats& stats, Exposition& to) {
 void add_engine(const GeneratorStats& stats, Exposition& to) {
   to.counter({"fathom_steps"}, "Forward passes.", stats.steps);
   to.counter({"fathom_step_rows"}, "Tokens computed in them.", stats.step_rows);
+  to.gauge({"fathom_engine_stalled_seconds"}, "How long the engine has had work and ended no step.",
+           stats.stalled_s);
   to.histogram({"fathom_rows_per_step", "vllm:iteration_tokens_total"}, "Tokens computed in one.",
                Histogram(engine::kStepRowBounds, stats.steps_by_rows, stats.step_rows));
   to.counter(
@@ -299,6 +301,42 @@ void add_cache(const GeneratorStats& stats, const ServeMetrics::Model& model, Ex
            {"enable_prefix_caching", model.shares_prefixes ? "True" : "False"}});
 }
 
+void add_router(const RouterStats& stats, Exposition& to) {
+  to.counter({"fathom_router_replays"}, "Attempts at requests after a first one.", stats.replays);
+  to.counter({"fathom_router_dropped_events"}, "Events of ended attempts.", stats.dropped_events);
+  to.counter({"fathom_router_ejections"}, "Times that a worker was ejected because it was slow.",
+             stats.ejections);
+  to.counter({"fathom_router_role_changes"}, "Workers that the planner moved between prefill and decode.",
+             stats.role_changes);
+  Series moves, decisions;
+  for (size_t i = 0; i < kMoveCauses.size(); ++i) moves.emplace_back(kMoveCauses[i], stats.moves[i]);
+  to.counters<int64_t>({"fathom_router_moves"}, "Requests that left their worker, by why.", "cause", moves);
+  for (size_t i = 0; i < stats.decisions.size(); ++i)
+    decisions.emplace_back(DynamicRouting::kDecisionNames[i], stats.decisions[i]);
+  to.counters<int64_t>({"fathom_router_decisions"},
+                       "Where prompts are computed, and why, by --routing-policy dynamic.", "decision",
+                       decisions);
+  Series usable;
+  std::vector<std::pair<std::string, double>> utilization;
+  for (const RouterStats::Worker& worker : stats.workers) {
+    usable.emplace_back(worker.address,
+                        worker.alive && worker.ready && worker.progressing && !worker.ejected);
+    utilization.emplace_back(worker.address, worker.utilization);
+  }
+  to.gauges<int64_t>({"fathom_router_worker_up"},
+                     "1: the worker is alive, ready, progressing and not ejected.", "worker", usable);
+  to.gauges<double>({"fathom_router_worker_utilization_ratio"}, "What the worker says of its load, 1: full.",
+                    "worker", utilization);
+}
+
+void add_slo(const SloStats& stats, Exposition& to) {
+  to.gauge({"fathom_slo_limit"}, "Requests that --ttft-slo-ms lets run at once.",
+           static_cast<double>(stats.limit));
+  to.gauge({"fathom_slo_ttft_p95_seconds"}, "The latest P95 that it was changed by.", stats.percentile_s);
+  to.counter({"fathom_slo_violations"}, "Times that the P95 was above the target.", stats.violations);
+  to.counter({"fathom_slo_refused"}, "Requests beyond the limit.", stats.refused);
+}
+
 void add_histograms(const Counts& counts, Exposition& to) {
   to.histogram({"fathom_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"},
                "From arrival to the first token.", counts.first_token);
@@ -349,15 +387,24 @@ void TokenGaps::arrived(engine::TimePoint now) {
 struct ServeMetrics::State {
   Model model;
   std::function<http::ServerStats()> http;
+  std::function<RouterStats()> router;
+  std::function<SloStats()> slo;
   double started_s;  // since 1970
   mutable std::mutex mutex;
   Counts counts;
 };
 
-ServeMetrics::ServeMetrics(Model model, std::function<http::ServerStats()> http) {
+ServeMetrics::ServeMetrics(Model model, std::function<http::ServerStats()> http,
+                           std::function<RouterStats()> router, std::function<SloStats()> slo) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t max_context               = model.max_context;
-  state_.reset(new State{std::move(model), std::move(http), now.count(), {}, Counts(max_context)});
+  state_.reset(new State{std::move(model),
+                         std::move(http),
+                         std::move(router),
+                         std::move(slo),
+                         now.count(),
+                         {},
+                         Counts(max_context)});
 }
 
 ServeMetrics::~ServeMetrics() = default;
@@ -421,6 +468,8 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   add_engine(stats, exposition);
   add_cache(stats, state_->model, exposition);
   add_histograms(counts, exposition);
+  if (state_->router) add_router(state_->router(), exposition);
+  if (state_->slo) add_slo(state_->slo(), exposition);
   exposition.responses(counts);
   if (state_->http) {
     const http::ServerStats http = state_->http();

@@ -14,6 +14,8 @@
 
 #include "engine/generator.h"
 #include "http/server.h"
+#include "serve/router_stats.h"
+#include "serve/slo_admission.h"
 
 namespace fathom::serve {
 
@@ -66,8 +68,10 @@ class ServeMetrics {
     bool shares_prefixes = false;
   };
 
-  // `http` is called for each export; without it there are no connection metrics.
-  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {});
+  // These are called for each export; without `http` there are no metrics of connections, without `router`
+  // none of a router, without `slo` none of SLO-driven admission.
+  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {},
+                        std::function<RouterStats()> router = {}, std::function<SloStats()> slo = {});
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);

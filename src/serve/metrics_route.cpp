@@ -43,6 +43,7 @@ void stats(const RequestContext& context) {
                {"held_steps", stats.held_steps},
                {"forgotten_pages", stats.forgotten_pages},
                {"steps", stats.steps},
+               {"stalled_s", stats.stalled_s},
                {"step_rows", stats.step_rows},
                {"drafted_tokens", stats.drafted_tokens},
                {"accepted_tokens", stats.accepted_tokens},

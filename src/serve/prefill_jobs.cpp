@@ -25,8 +25,9 @@ struct PrefillProgress {
 
 }  // namespace
 
-PrefillJobs::PrefillJobs(engine::Engine& engine, std::string layout)
-    : engine_(engine), layout_(std::move(layout)) {
+PrefillJobs::PrefillJobs(engine::Engine& engine, std::string layout,
+                         std::chrono::milliseconds iteration_timeout)
+    : engine_(engine), layout_(std::move(layout)), iteration_timeout_(iteration_timeout) {
   for (int64_t i = 0; i < kMaxPrefillJobs; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -39,6 +40,10 @@ PrefillJobs::~PrefillJobs() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+bool PrefillJobs::stalled() const {
+  return std::chrono::duration<double>(engine_.stats().stalled_s) > iteration_timeout_;
+}
+
 int64_t PrefillJobs::running() const {
   const std::lock_guard lock(mutex_);
   return running_;
@@ -46,6 +51,7 @@ int64_t PrefillJobs::running() const {
 
 std::shared_ptr<PrefillJobs::Job> PrefillJobs::start(PrefillRequest request, std::string host,
                                                      std::function<void(const Status&)> done) {
+  if (stalled()) return nullptr;
   auto job      = std::make_shared<Job>();
   job->request_ = std::move(request);
   job->host_    = std::move(host);
@@ -135,6 +141,8 @@ Status PrefillJobs::run(Job& job) {
     Status sent = Ok();
     if (job.cancelled_ || ending_)
       sent = Error{"the asker has left"};
+    else if (!got && stalled())
+      sent = Error{"the engine of the prefill worker makes no progress"};  // no lease is renewed for that
     else if (got)
       sent = transfer::write(way, asked.grant, std::vector<transfer::Slice>{{slice.first, slice.second}});
     else if (!finished)

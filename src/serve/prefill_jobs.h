@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -24,8 +25,9 @@ inline constexpr int64_t kMaxPrefillJobs = 10;
 
 class PrefillJobs {
  public:
-  // `engine` must outlive it; its device hands out its blocks.
-  PrefillJobs(engine::Engine& engine, std::string layout);
+  // `engine` must outlive it; its device hands out its blocks. Where it ends no step for `iteration_timeout`,
+  // jobs fail, so that the askers compute their prompts themselves.
+  PrefillJobs(engine::Engine& engine, std::string layout, std::chrono::milliseconds iteration_timeout);
   // Cancels what runs.
   ~PrefillJobs();
 
@@ -42,7 +44,7 @@ class PrefillJobs {
     std::atomic<bool> cancelled_ = false;
   };
   // `done` is called once, on a thread of the jobs: every slice was written, or why not. Null: as many as
-  // kMaxPrefillJobs are there already, and `done` is never called.
+  // kMaxPrefillJobs are there already, or the engine has stalled, and `done` is never called.
   std::shared_ptr<Job> start(PrefillRequest request, std::string host,
                              std::function<void(const Status&)> done);
 
@@ -52,9 +54,11 @@ class PrefillJobs {
  private:
   void work();
   Status run(Job& job);
+  bool stalled() const;
 
   engine::Engine& engine_;
   const std::string layout_;
+  const std::chrono::milliseconds iteration_timeout_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> waiting_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -44,12 +45,35 @@ Result<std::unique_ptr<PrefillOffload>> PrefillOffload::start(engine::Engine& en
   auto server = transfer::LandingServer::listen(offload->landing_, options.host);
   if (!server) return server.error();
   offload->server_ = std::move(server).value();
-  for (const http::Url& url : options.peers) {
+  if (const Status known = offload->ask_only(options.peers); !known) return known.error();
+  return offload;
+}
+
+// A peer keeps its place and its client as long as this lives: answers may be on their way.
+Status PrefillOffload::ask_only(const std::vector<http::Url>& peers) {
+  const std::lock_guard lock(mutex_);
+  for (Peer& peer : peers_) peer.asked = false;
+  for (const http::Url& url : peers) {
+    const std::string address = http::to_string(url);
+    const auto known =
+        std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.address == address; });
+    if (known != peers_.end()) {
+      known->asked = true;
+      continue;
+    }
     auto client = http::Client::open(url, 1);
     if (!client) return client.error();
-    offload->peers_.push_back({.client = std::move(client).value(), .inhibited_until = {}});
+    peers_.push_back({.address = address, .client = std::move(client).value(), .inhibited_until = {}});
   }
-  return offload;
+  return Ok();
+}
+
+std::vector<std::string> PrefillOffload::peers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> addresses;
+  for (const Peer& peer : peers_)
+    if (peer.asked) addresses.push_back(peer.address);
+  return addresses;
 }
 
 // The engine still runs, so everything that was begun ends through it.
@@ -73,7 +97,7 @@ std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request 
   const engine::GeneratorStats now = engine_.stats();
   const bool full                  = now.waiting >= engine_.config().max_queued_requests ||
                     now.waiting_tokens + tokens > engine_.config().max_queued_tokens;
-  if (tokens < options_.min_uncached_tokens || full)
+  if (tokens < least_uncached(request) || full || peers().empty())
     return engine_.submit(std::move(request), std::move(listener));
   if (auto refusal = engine_.refusal(request)) return *refusal;
   auto one      = std::make_shared<Offloaded>();
@@ -94,10 +118,16 @@ std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request 
   return one->id;
 }
 
+// Tokens that must not be cached here, for a request to be offloaded.
+int64_t PrefillOffload::least_uncached(const engine::Request& request) const {
+  if (!request.do_remote_prefill) return options_.min_uncached_tokens;
+  return *request.do_remote_prefill ? engine_.config().page_size : std::numeric_limits<int64_t>::max();
+}
+
 // On the engine's thread: what lacks here, and whether it is enough to ask for.
 void PrefillOffload::consider(const OffloadedPtr& one, engine::KvStore& store) {
   const int64_t cached = store.cached_tokens(one->tokens, one->request.cache_salt);
-  if (static_cast<int64_t>(one->tokens.size()) - cached < options_.min_uncached_tokens) return compute(one);
+  if (static_cast<int64_t>(one->tokens.size()) - cached < least_uncached(one->request)) return compute(one);
   one->blocks = store.missing(one->tokens, one->request.cache_salt);
   if (one->blocks.empty() || !ask(one)) compute(one);
 }
@@ -112,8 +142,9 @@ bool PrefillOffload::ask(const OffloadedPtr& one) {
     const std::lock_guard lock(mutex_);
     if (one->cancelled || draining_) return false;
     for (size_t i = 0; i < peers_.size() && !client; ++i) {
-      one->peer = next_peer_++ % peers_.size();
-      if (peers_[one->peer].inhibited_until <= now) client = peers_[one->peer].client.get();
+      one->peer        = next_peer_++ % peers_.size();
+      const Peer& peer = peers_[one->peer];
+      if (peer.asked && peer.inhibited_until <= now) client = peer.client.get();
     }
     if (!client) return false;
     const auto granted =

@@ -37,13 +37,13 @@ struct OffloadStats {
 class PrefillOffload final : public engine::Generator {
  public:
   struct Options {
-    std::vector<http::Url> peers;  // prefill workers
+    std::vector<http::Url> peers;  // prefill workers, until ask_only()
     std::string api_key;           // theirs
     std::string layout;            // PrefillRequest::layout
     std::string host   = "127.0.0.1";
     bool shared_memory = false;  // blocks go by shared memory: all are on one host
     // A prompt is offloaded where at least so many of its tokens are not cached here (and the prefill worker
-    // has fewer than kMaxPrefillJobs).
+    // has fewer than kMaxPrefillJobs), unless its Request::do_remote_prefill says it.
     int64_t min_uncached_tokens = 256;
     std::chrono::milliseconds lease{2'000};
     // A worker that failed is not asked again for so long.
@@ -60,12 +60,18 @@ class PrefillOffload final : public engine::Generator {
   int64_t max_context() const override { return engine_.max_context(); }
   bool drain(std::chrono::nanoseconds timeout) override;
 
+  // The prefill workers from now on. Those asked before may still answer.
+  Status ask_only(const std::vector<http::Url>& peers);
+  std::vector<std::string> peers() const;  // their addresses
+
   OffloadStats offload_stats() const;
 
  private:
   struct Peer {
+    std::string address;
     std::unique_ptr<http::Client> client;
     engine::TimePoint inhibited_until;
+    bool asked = true;  // false: it was a prefill worker
   };
   // A request that is, or was, considered for offloading.
   struct Offloaded {
@@ -85,6 +91,7 @@ class PrefillOffload final : public engine::Generator {
   using OffloadedPtr = std::shared_ptr<Offloaded>;
 
   PrefillOffload(engine::Engine& engine, const Options& options);
+  int64_t least_uncached(const engine::Request& request) const;
   void consider(const OffloadedPtr& one, engine::KvStore& store);
   bool ask(const OffloadedPtr& one);
   void landed(const OffloadedPtr& one, transfer::Outcome outcome);

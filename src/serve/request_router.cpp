@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "http/sse.h"
@@ -27,7 +28,15 @@ constexpr auto kLongestAttempt     = std::chrono::hours(1);  // then it goes on 
 
 }  // namespace
 
-RequestRouter::RequestRouter(const Options& options) : options_(options), incarnation_(new_id("")) {}
+RequestRouter::RequestRouter(const Options& options)
+    : options_(options),
+      incarnation_(new_id("")),
+      outliers_(options.ejection),
+      retries_(options.retries),
+      planner_(options.plan),
+      next_plan_(RouterClock::now() + options.adjustment_interval) {
+  if (options.dynamic) routing_.emplace(*options.dynamic);
+}
 
 Result<std::unique_ptr<RequestRouter>> RequestRouter::start(const Options& options) {
   std::unique_ptr<RequestRouter> router(new RequestRouter(options));
@@ -59,7 +68,8 @@ RequestRouter::~RequestRouter() {
 bool RequestRouter::wait_for_worker(std::chrono::nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, timeout, [&] {
-    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.alive; });
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [](const Worker& worker) { return worker.usable(); });
   });
 }
 
@@ -89,11 +99,12 @@ std::variant<RequestId, engine::Refusal> RequestRouter::submit(engine::Request r
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return engine::Refusal{stopping, "the router is stopping and takes no more requests"};
-    if (std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.alive; }))
+    if (std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.usable(); }))
       return engine::Refusal{stopping, "no worker answers the router: try again in a moment"};
     if (journal_.size() >= kMaxJournal)
       return engine::Refusal{
           queue_full, fmt::format("{} requests are running already: try again later", journal_.size())};
+    retries_.request();
     entry->id = next_id_++;
     journal_.emplace(entry->id, entry);
   }
@@ -101,17 +112,19 @@ std::variant<RequestId, engine::Refusal> RequestRouter::submit(engine::Request r
   return entry->id;
 }
 
-// Of the workers that live, the one with the fewest prompt tokens to compute before this request's first; a
-// worker of the role prefill only where there is no other.
+// Of the workers that are usable, the one with the fewest prompt tokens to compute before this request's
+// first; one that is ejected, or of the role prefill, only where there is no other.
 std::optional<size_t> RequestRouter::choose(const Entry& entry) const {
   std::optional<size_t> best;
+  const auto now  = RouterClock::now();
   const auto cost = [&](size_t w) {
     const Worker& worker = workers_[w];
     const int64_t cached = worker.prefixes->match(entry.blocks) * kPageTokens;
-    return std::pair(worker.role == WorkerRole::prefill, worker.tokens - cached);
+    return std::tuple(worker.prefills(), outliers_.ejected(w, now), worker.tokens - cached);
   };
   for (size_t w = 0; w < workers_.size(); ++w) {
-    if (!workers_[w].alive || std::count(entry.refused_by.begin(), entry.refused_by.end(), w) > 0) continue;
+    if (!workers_[w].usable() || std::count(entry.refused_by.begin(), entry.refused_by.end(), w) > 0)
+      continue;
     if (!best || cost(w) < cost(*best)) best = w;
   }
   return best;
@@ -137,7 +150,7 @@ void RequestRouter::place(const EntryPtr& entry) {
     worker  = *chosen;
     attempt = ++entry->attempt;
     if (entry->replaying) {
-      ++replays_;
+      ++router_stats_.replays;
       // It may be the request that ends its workers.
       if (++entry->futile > kMaxFutile) {
         lock.unlock();
@@ -148,7 +161,15 @@ void RequestRouter::place(const EntryPtr& entry) {
     entry->replaying = false;
     entry->worker    = worker;
     entry->begun     = false;
-    Worker& at       = workers_[worker];
+    entry->observed = entry->observed_token = {};
+    Worker& at                              = workers_[worker];
+    if (routing_ && !at.prefills()) {
+      const auto tokens = static_cast<int64_t>(entry->request.prompt.size() + entry->request.resumed.size());
+      const int64_t known = at.prefixes->match(entry->blocks) * kPageTokens;
+      const auto decision = routing_->decide(tokens - known, pools());
+      ++router_stats_.decisions[static_cast<size_t>(decision)];
+      entry->request.do_remote_prefill = DynamicRouting::remote(decision);
+    }
     ++at.requests;
     at.tokens += static_cast<int64_t>(entry->request.prompt.size());
     at.prefixes->insert(entry->blocks);
@@ -219,6 +240,21 @@ void RequestRouter::abandon(const Entry& entry) {
     abandoned.push_back(incarnation_ + "." + attempt_name(entry, entry.attempt));
 }
 
+// Means over the workers that can be used.
+DynamicRouting::Pools RequestRouter::pools() const {
+  DynamicRouting::Pools pools;
+  int64_t decode_workers = 0;
+  for (const Worker& worker : workers_) {
+    if (!worker.usable()) continue;
+    const bool prefill = worker.prefills();
+    ++(prefill ? pools.prefill_workers : decode_workers);
+    (prefill ? pools.prefill : pools.decode) += worker.utilization;
+  }
+  pools.prefill /= static_cast<double>(std::max<int64_t>(pools.prefill_workers, 1));
+  pools.decode /= static_cast<double>(std::max<int64_t>(decode_workers, 1));
+  return pools;
+}
+
 void RequestRouter::leave_worker(Entry& entry) {
   if (!entry.worker) return;
   Worker& worker = workers_[*entry.worker];
@@ -238,25 +274,29 @@ void RequestRouter::on_event(const EntryPtr& entry, int64_t attempt, WorkerOutpu
     const auto expected = static_cast<int64_t>(known.size());
     const int64_t skip  = expected - event.position;
     if (entry->ended || entry->attempt != attempt) {
-      ++dropped_events_;
+      ++router_stats_.dropped_events;
       return;
     }
     // A worker that ends cancels its requests; ours was not.
     const bool given_up = event.finish == FinishReason::cancelled && !entry->cancelled;
     if (skip < 0 || given_up) {
-      if (entry->worker) abandon(*entry);
-      leave_worker(*entry);
-      ++entry->attempt;
+      if (entry->worker) move(*entry, MoveCause::broken);
       again = entry->replaying = true;
     } else {
       event.tokens.erase(event.tokens.begin(),
                          event.tokens.begin() + std::min(skip, static_cast<int64_t>(event.tokens.size())));
-      if (!event.tokens.empty()) entry->futile = 0;
+      if (!event.tokens.empty()) {
+        entry->futile = 0;
+        observe(*entry, static_cast<int64_t>(event.tokens.size()));
+      }
       for (const engine::Sampled& token : event.tokens) known.push_back(token.id);
       counters_.generated_tokens += static_cast<int64_t>(event.tokens.size());
       if (entry->times.first_token == engine::TimePoint() && !event.tokens.empty()) {
         entry->times.first_token = RouterClock::now();
-        entry->cached            = event.cached_tokens;
+        if (options_.planner)
+          ttft_s_.push_back(
+              std::chrono::duration<double>(entry->times.first_token - entry->times.received).count());
+        entry->cached = event.cached_tokens;
         counters_.prompt_tokens += static_cast<int64_t>(entry->request.prompt.size());
         counters_.prefix_queried_tokens += static_cast<int64_t>(entry->request.prompt.size());
         counters_.prefix_hit_tokens += entry->cached;
@@ -326,6 +366,7 @@ void RequestRouter::on_end(const EntryPtr& entry, int64_t attempt, int status, c
       // It is asked again at the next heartbeat.
       if (!error.empty()) workers_[w].alive = false;
       entry->replaying = entry->replaying || entry->begun;
+      if (entry->begun) ++router_stats_.moves[static_cast<size_t>(MoveCause::broken)];
     }
   }
   if (!fatal.empty()) return finish(entry, FinishReason::error, fatal);
@@ -375,6 +416,8 @@ void RequestRouter::beat() {
     for (size_t w = 0; w < workers_.size(); ++w) ask_status(w);
     lock.lock();
     std::vector<EntryPtr> waiting, lost;
+    move_from_slow_workers();  // these wait for a worker then
+    if (options_.planner && RouterClock::now() >= next_plan_) plan_roles();
     for (const auto& [id, entry] : journal_) {
       if (entry->worker) continue;
       entry->refused_by.clear();
@@ -417,6 +460,7 @@ void RequestRouter::on_status(size_t w, int status, const std::string& body, con
   const RouterJson said = RouterJson::parse(body, nullptr, false);
   std::vector<EntryPtr> moved;
   std::vector<std::string> abandoned;
+  std::optional<RoleAssignment> assignment;
   {
     const std::lock_guard lock(mutex_);
     Worker& worker      = workers_[w];
@@ -426,40 +470,126 @@ void RequestRouter::on_status(size_t w, int status, const std::string& body, con
     worker.refusal      = answered ? "" : error.empty() ? fmt::format("status {}", status) : error;
     if (answered && !role) worker.refusal = "it is no worker: start it with --role";
     if (role && said.value("model", "") != options_.model) worker.refusal = "it has another model";
-    if (!worker.refusal.empty()) {
-      declare_dead(w, moved);
+    worker.alive = answered;
+    worker.ready = worker.refusal.empty();
+    if (!worker.ready) {
+      leave(w, MoveCause::dead, moved);
     } else {
       const std::string incarnation = said.value("incarnation", "");
       if (!worker.incarnation.empty() && worker.incarnation != incarnation) {
-        declare_dead(w, moved);  // it was restarted: what ran there is gone
+        leave(w, MoveCause::dead, moved);  // it was restarted: what ran there is gone
         worker.abandoned.clear();
       }
-      worker.incarnation   = incarnation;
-      worker.role          = *role;
-      worker.max_context   = said.value("max_context", int64_t{0});
-      worker.stats.running = said.value("running", int64_t{0});
-      worker.stats.waiting = said.value("waiting", int64_t{0});
-      worker.stats.steps   = said.value("steps", int64_t{0});
-      worker.alive         = true;
+      worker.incarnation = incarnation;
+      worker.role        = *role;
+      worker.max_context = said.value("max_context", int64_t{0});
+      worker.utilization = said.value("utilization", 0.0);
+      worker.progressing =
+          std::chrono::duration<double>(said.value("stalled_s", 0.0)) <= options_.iteration_timeout;
+      if (!worker.progressing) leave(w, MoveCause::stalled, moved);
       abandoned.swap(worker.abandoned);
+      worker.peers = said.value("peers", std::vector<std::string>());
+      assignment   = assignment_of(worker);
     }
   }
   changed_.notify_all();
   for (const std::string& attempt : abandoned)
     post(w, "/worker/cancel", http::text_of({{"attempt", attempt}}));
+  if (assignment) post(w, "/worker/role", http::text_of(json_of(*assignment)));
   for (const EntryPtr& entry : moved) place(entry);
 }
 
-// Under mutex_: its requests go on elsewhere. Should it wake up, what it still says is dropped.
-void RequestRouter::declare_dead(size_t w, std::vector<EntryPtr>& moved) {
-  workers_[w].alive = false;
+// Under mutex_: what this worker should hear, if it differs from what it said. So a restarted one is told
+// anew.
+std::optional<RoleAssignment> RequestRouter::assignment_of(const Worker& worker) const {
+  if (!options_.planner) return {};
+  RoleAssignment assignment{.role = worker.assigned.value_or(worker.role), .peers = {}};
+  if (!worker.prefills())
+    for (const Worker& other : workers_)
+      if (other.ready && other.prefills()) assignment.peers.push_back(other.address);
+  if (assignment.role == worker.role && assignment.peers == worker.peers) return {};
+  return assignment;
+}
+
+// Under mutex_. The pool that gives a worker away gives the one with the fewest requests.
+void RequestRouter::plan_roles() {
+  next_plan_       = RouterClock::now() + options_.adjustment_interval;
+  const auto share = [](std::vector<double>& seconds, double target_ms) {
+    double latency = 0;
+    if (!seconds.empty() && target_ms > 0) {
+      const auto p95 = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) * 95 / 100);
+      std::nth_element(seconds.begin(), p95, seconds.end());
+      latency = *p95 * 1e3 / target_ms;
+    }
+    seconds.clear();
+    return latency;
+  };
+  const DynamicRouting::Pools loads = pools();
+  int64_t decode_workers            = 0;
+  for (const Worker& worker : workers_) decode_workers += worker.usable() && !worker.prefills();
+  const auto role = planner_.plan(
+      {.workers     = loads.prefill_workers,
+       .utilization = loads.prefill,
+       .latency     = share(ttft_s_, options_.ttft_ms)},
+      {.workers = decode_workers, .utilization = loads.decode, .latency = share(itl_s_, options_.itl_ms)});
+  if (!role) return;
+  Worker* least = nullptr;
+  for (Worker& worker : workers_) {
+    if (!worker.usable() || worker.prefills() == (*role == WorkerRole::prefill)) continue;
+    if (!least ||
+        std::pair(worker.requests, worker.utilization) < std::pair(least->requests, least->utilization))
+      least = &worker;
+  }
+  if (!least) return;
+  least->assigned = *role;
+  ++router_stats_.role_changes;
+}
+
+// Under mutex_: the worker's requests go on elsewhere. Should it wake up, what it still says is dropped.
+void RequestRouter::leave(size_t w, MoveCause cause, std::vector<EntryPtr>& moved) {
   for (const auto& [id, entry] : journal_) {
     if (entry->worker != w) continue;
-    abandon(*entry);
-    leave_worker(*entry);
-    ++entry->attempt;
-    entry->replaying = true;
+    move(*entry, cause);
     moved.push_back(entry);
+  }
+}
+
+// Under mutex_. The caller then places it.
+void RequestRouter::move(Entry& entry, MoveCause cause) {
+  abandon(entry);
+  leave_worker(entry);
+  ++entry.attempt;
+  ++router_stats_.moves[static_cast<size_t>(cause)];
+  entry.replaying = true;
+}
+
+// Under mutex_: the time since the last call, and what came in it. It begins with an attempt's first token.
+void RequestRouter::observe(Entry& entry, int64_t tokens) {
+  if (!entry.worker) return;
+  const auto now = RouterClock::now();
+  if (options_.planner && tokens > 0 && entry.observed_token != engine::TimePoint())
+    itl_s_.push_back(std::chrono::duration<double>(now - entry.observed_token).count() /
+                     static_cast<double>(tokens));
+  if (tokens > 0) entry.observed_token = now;
+  if (entry.observed != engine::TimePoint())
+    outliers_.observe(*entry.worker, std::chrono::duration<double>(now - entry.observed).count(), tokens,
+                      now);
+  if (entry.observed != engine::TimePoint() || tokens > 0) entry.observed = now;
+}
+
+// Under mutex_. A request of a slow worker could stay there, so the retry budget bounds how many move.
+void RequestRouter::move_from_slow_workers() {
+  for (const auto& [id, entry] : journal_) observe(*entry, 0);
+  const auto now = RouterClock::now();
+  std::vector<bool> serves;
+  for (const Worker& worker : workers_) serves.push_back(worker.usable() && !worker.prefills());
+  router_stats_.ejections += static_cast<int64_t>(outliers_.judge(serves, now).size());
+  const auto ejected = [&](size_t w) { return outliers_.ejected(w, now); };
+  for (const auto& [id, entry] : journal_) {
+    if (!entry->worker || !ejected(*entry->worker)) continue;
+    const auto other = choose(*entry);
+    if (!other || ejected(*other) || !retries_.take(now)) continue;
+    move(*entry, MoveCause::slow);
   }
 }
 
@@ -488,22 +618,55 @@ bool RequestRouter::drain(std::chrono::nanoseconds timeout) {
   return changed_.wait_for(lock, timeout, [&] { return journal_.empty(); });
 }
 
-RouterJson RequestRouter::status() const {
+RouterStats RequestRouter::router_stats() const {
   const std::lock_guard lock(mutex_);
-  RouterJson workers = RouterJson::array();
-  for (const Worker& worker : workers_)
+  RouterStats stats = router_stats_;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    const Worker& worker = workers_[w];
+    stats.workers.push_back({.address     = worker.address,
+                             .incarnation = worker.incarnation,
+                             .refusal     = worker.refusal,
+                             .role        = worker.role,
+                             .alive       = worker.alive,
+                             .ready       = worker.ready,
+                             .progressing = worker.alive && worker.progressing,
+                             .ejected     = outliers_.ejected(w, RouterClock::now()),
+                             .requests    = worker.requests,
+                             .utilization = worker.utilization});
+  }
+  return stats;
+}
+
+RouterJson RequestRouter::status() const {
+  const RouterStats stats = router_stats();
+  RouterJson workers      = RouterJson::array();
+  for (const RouterStats::Worker& worker : stats.workers)
     workers.push_back({{"address", worker.address},
-                       {"alive", worker.alive},
                        {"role", name_of(worker.role)},
                        {"incarnation", worker.incarnation},
+                       {"alive", worker.alive},
+                       {"ready", worker.ready},
+                       {"progressing", worker.progressing},
+                       {"ejected", worker.ejected},
                        {"requests", worker.requests},
+                       {"utilization", worker.utilization},
                        {"refusal", worker.refusal}});
+  const auto counts = [](const auto& names, const auto& values) {
+    RouterJson json = RouterJson::object();
+    for (size_t i = 0; i < names.size(); ++i) json[std::string(names[i])] = values[i];
+    return json;
+  };
+  const std::lock_guard lock(mutex_);
   return {{"role", name_of(WorkerRole::router)},
           {"incarnation", incarnation_},
           {"model", options_.model},
           {"journal", journal_.size()},
-          {"replays", replays_},
-          {"dropped_events", dropped_events_},
+          {"replays", stats.replays},
+          {"dropped_events", stats.dropped_events},
+          {"ejections", stats.ejections},
+          {"role_changes", stats.role_changes},
+          {"moves", counts(kMoveCauses, stats.moves)},
+          {"decisions", counts(DynamicRouting::kDecisionNames, stats.decisions)},
           {"workers", std::move(workers)}};
 }
 

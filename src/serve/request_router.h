@@ -1,7 +1,8 @@
 // The engine of a router: it has no model. Requests go to decode workers, and every request is in a journal
-// (what was asked, and the tokens that came) until it ends. When a worker dies, hangs or restarts, its
-// requests go on at another from the tokens in the journal. A worker's answer is a function of prompt, answer
-// so far and seed, so the client sees the tokens of one undisturbed engine, each once and in order.
+// (what was asked, and the tokens that came) until it ends. When a worker dies, hangs, restarts or is much
+// slower than the others, its requests go on at another from the tokens in the journal. A worker's answer is
+// a function of prompt, answer so far and seed, so the client sees the tokens of one undisturbed engine, each
+// once and in order.
 #pragma once
 
 #include <chrono>
@@ -21,6 +22,11 @@
 #include "engine/generator.h"
 #include "engine/replica_router.h"
 #include "http/client.h"
+#include "serve/dynamic_routing.h"
+#include "serve/outlier_ejection.h"
+#include "serve/retry_budget.h"
+#include "serve/role_planner.h"
+#include "serve/router_stats.h"
 #include "serve/worker_protocol.h"
 
 namespace fathom::serve {
@@ -36,6 +42,18 @@ class RequestRouter final : public engine::Generator {
     std::chrono::milliseconds timeout{1'000};  // without an answer to one, a worker counts as dead
     // A request whose worker died waits so long for another one; then it ends with an error.
     std::chrono::milliseconds patience{30'000};
+    // A worker that has work and ended no step for longer counts as stalled.
+    std::chrono::milliseconds iteration_timeout{60'000};
+    // Whether the router says where prompts are computed. None: decode workers decide (prefill_offload.h).
+    std::optional<DynamicRouting::Options> dynamic;
+    // Moves workers between prefill and decode every `adjustment_interval`. Decode workers ask those of the
+    // role prefill then, at the addresses by which the router knows them. Targets in ms; 0: none.
+    bool planner = false;
+    RolePlanner::Options plan;
+    std::chrono::milliseconds adjustment_interval{10'000};
+    double ttft_ms = 0, itl_ms = 0;
+    OutlierEjection::Options ejection;
+    RetryBudget::Options retries;  // of the requests of slow workers; others must move
   };
   static Result<std::unique_ptr<RequestRouter>> start(const Options& options);
   ~RequestRouter() override;
@@ -50,19 +68,25 @@ class RequestRouter final : public engine::Generator {
   int64_t max_context() const override;  // the smallest of the workers that live
   bool drain(std::chrono::nanoseconds timeout) override;
 
+  RouterStats router_stats() const;
   nlohmann::ordered_json status() const;  // GET /worker/status of a router
 
  private:
   struct Worker {
     std::string address;
     std::unique_ptr<http::Client> client;
-    bool alive = false, asked = false;  // asked: a heartbeat is on its way
+    bool asked = false;                                      // a heartbeat is on its way
+    bool alive = false, ready = false, progressing = false;  // RouterStats::Worker
     WorkerRole role = WorkerRole::both;
     std::string incarnation;
-    std::string refusal;  // why it is not used, "" where it is
+    std::string refusal;
+    std::optional<WorkerRole> assigned;  // by the planner; it becomes `role` when the worker has heard of it
+    std::vector<std::string> peers;      // whom it asks for prefills
     int64_t max_context = 0;
-    engine::GeneratorStats stats;
+    double utilization  = 0;
     int64_t requests = 0, tokens = 0;  // of ours at it; tokens of their prompts
+    bool usable() const { return alive && ready && progressing; }
+    bool prefills() const { return assigned.value_or(role) == WorkerRole::prefill; }
     std::unique_ptr<engine::ApproxPrefixCache> prefixes;
     std::vector<std::string> abandoned;  // attempts that may still run there
   };
@@ -83,6 +107,8 @@ class RequestRouter final : public engine::Generator {
     bool ended = false, replaying = false;
     std::optional<engine::FinishReason> cancelled;
     engine::TimePoint waits_since;
+    engine::TimePoint observed_token;  // the attempt's latest
+    engine::TimePoint observed;  // until then the attempt's stream was told to outliers_; none before a token
     std::vector<size_t> refused_by;  // queues that were full
     int64_t cached = 0;
   };
@@ -92,7 +118,13 @@ class RequestRouter final : public engine::Generator {
   void beat();
   void ask_status(size_t w);
   void on_status(size_t w, int status, const std::string& body, const std::string& error);
-  void declare_dead(size_t w, std::vector<EntryPtr>& moved);
+  void leave(size_t w, MoveCause cause, std::vector<EntryPtr>& moved);
+  void move(Entry& entry, MoveCause cause);
+  void move_from_slow_workers();
+  void observe(Entry& entry, int64_t tokens);
+  DynamicRouting::Pools pools() const;
+  void plan_roles();
+  std::optional<RoleAssignment> assignment_of(const Worker& worker) const;
   void place(const EntryPtr& entry);
   std::optional<size_t> choose(const Entry& entry) const;
   void send(const EntryPtr& entry, size_t w, int64_t attempt, std::string body);
@@ -116,7 +148,13 @@ class RequestRouter final : public engine::Generator {
   std::unordered_map<engine::RequestId, EntryPtr> journal_;
   engine::RequestId next_id_ = 1;
   engine::GeneratorStats counters_;
-  int64_t replays_ = 0, dropped_events_ = 0;
+  RouterStats router_stats_;  // without the workers
+  OutlierEjection outliers_;
+  RetryBudget retries_;
+  std::optional<DynamicRouting> routing_;
+  RolePlanner planner_;
+  engine::TimePoint next_plan_;
+  std::vector<double> ttft_s_, itl_s_;  // since the last plan
   bool draining_ = false, ending_ = false;
   std::thread thread_;
 };

@@ -27,18 +27,29 @@ class ScriptedWorker {
   using Exchange = std::shared_ptr<http::Exchange>;
   using Generate = std::function<void(const TestJson& request, Exchange exchange)>;
 
-  explicit ScriptedWorker(Generate generate, std::string model = "m") : generate_(std::move(generate)) {
+  explicit ScriptedWorker(Generate generate, std::string model = "m", std::string role_name = "decode")
+      : role(std::move(role_name)), generate_(std::move(generate)) {
     auto server = http::Server::listen({}, [this, model](http::Request request, Exchange exchange) {
       if (request.path == "/worker/status") {
         const std::lock_guard lock(mutex_);
         if (silent) return held_.push_back(std::move(exchange));
-        return exchange->respond(
-            200, {},
-            TestJson{
-                {"role", "decode"}, {"model", model}, {"incarnation", incarnation}, {"max_context", 1000}}
-                .dump());
+        return exchange->respond(200, {},
+                                 TestJson{{"role", role},
+                                          {"peers", peers},
+                                          {"model", model},
+                                          {"incarnation", incarnation},
+                                          {"max_context", 1000},
+                                          {"stalled_s", stalled_s.load()},
+                                          {"utilization", utilization.load()}}
+                                     .dump());
       }
       const TestJson body = TestJson::parse(request.body);
+      if (request.path == "/worker/role") {
+        const std::lock_guard lock(mutex_);
+        role  = body["role"];
+        peers = body["peers"];
+        return exchange->respond(200, {}, "{}");
+      }
       if (request.path == "/worker/cancel") {
         const std::lock_guard lock(mutex_);
         cancelled.push_back(body["attempt"]);
@@ -71,15 +82,23 @@ class ScriptedWorker {
     silent = is;
     held_.clear();
   }
+  // What it was told to be, and whom it asks.
+  std::pair<std::string, TestJson> assignment() {
+    const std::lock_guard lock(mutex_);
+    return {role, peers};
+  }
   std::vector<std::string> cancels() {
     const std::lock_guard lock(mutex_);
     return cancelled;
   }
 
+  std::atomic<double> stalled_s = 0, utilization = 0;
   std::atomic<int> requests = 0;
 
  private:
   std::mutex mutex_;
+  std::string role;
+  TestJson peers          = TestJson::array();
   std::string incarnation = "first";
   bool silent             = false;
   std::vector<std::string> cancelled;
@@ -231,6 +250,214 @@ TEST(RequestRouterTest, ASilentWorkersRequestsMoveAndItsLateTokensAreDropped) {
   EXPECT_EQ(told.ids, (Tokens{31, 32}));
   first.set_silent(false);
   ASSERT_TRUE(eventually([&] { return first.cancels().size() == 1; }));
+}
+
+// It answers about its status, but its engine makes no step: its requests move, at once, and come back when
+// it goes on.
+TEST(RequestRouterTest, AStalledEnginesRequestsMove) {
+  std::mutex mutex;
+  std::vector<ScriptedWorker::Exchange> streams;
+  const auto keep = [&](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    const std::lock_guard lock(mutex);
+    streams.push_back(exchange);
+  };
+  ScriptedWorker a(keep), b(keep);
+  const auto router = router_of({a.url(), b.url()});
+  ASSERT_TRUE(eventually([&] { return router->status()["workers"][1]["alive"] == true; }));
+  Told told;
+  (void)router->submit(question(), told.listener());
+  ASSERT_TRUE(eventually([&] { return a.requests + b.requests == 1; }));
+  ScriptedWorker& first  = a.requests == 1 ? a : b;
+  ScriptedWorker& second = a.requests == 1 ? b : a;
+  first.stalled_s        = 59;  // not yet
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(second.requests, 0);
+  first.stalled_s = 61;
+  ASSERT_TRUE(eventually([&] { return second.requests == 1; }));
+  const auto state = [&] { return router->status()["workers"][&first == &a ? 0 : 1]; };
+  EXPECT_TRUE(state()["alive"] == true && state()["ready"] == true && state()["progressing"] == false);
+  EXPECT_EQ(router->status()["moves"]["stalled"], 1);
+  ASSERT_TRUE(eventually([&] { return first.cancels().size() == 1; })) << "the old attempt is cancelled";
+  first.stalled_s = 0;
+  ASSERT_TRUE(eventually([&] { return state()["progressing"] == true; }));
+  ScriptedWorker::tell(streams[1], 0, {35}, FinishReason::stop);
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, Tokens{35});
+}
+
+// Writes a token to each of its streams in turn, every `period`. A token's id is its position.
+class Pace {
+ public:
+  explicit Pace(std::chrono::milliseconds period)
+      : thread_([this, period] {
+          for (; !ending_; std::this_thread::sleep_for(period)) write({});
+        }) {}
+  ~Pace() {
+    ending_ = true;
+    thread_.join();
+  }
+  void operator()(const TestJson& request, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    const std::lock_guard lock(mutex_);
+    streams_.emplace_back(exchange, request["resumed"].size());
+  }
+  void finish() { write(FinishReason::stop); }
+
+ private:
+  void write(std::optional<FinishReason> finish) {
+    const std::lock_guard lock(mutex_);
+    for (auto& [exchange, position] : streams_) {
+      const auto id = static_cast<model::TokenId>(position);
+      ScriptedWorker::tell(exchange, static_cast<int64_t>(position++), {id}, finish);
+    }
+    if (finish) streams_.clear();
+  }
+
+  std::mutex mutex_;
+  std::vector<std::pair<ScriptedWorker::Exchange, size_t>> streams_;
+  std::atomic<bool> ending_ = false;
+  std::thread thread_;
+};
+
+// As many of its requests move as the retry budget allows, the others stay, and new ones avoid it.
+TEST(RequestRouterTest, ASlowWorkerIsEjectedAndTheRetryBudgetHolds) {
+  constexpr int kRequests = 12, kBudget = 2;
+  Pace crawl(200ms), run(2ms);
+  ScriptedWorker slow(std::ref(crawl)), fast(std::ref(run));
+  auto started = RequestRouter::start(
+      {.workers    = {slow.url(), fast.url()},
+       .model      = "m",
+       .vocab_size = 100,
+       .heartbeat  = 10ms,
+       .timeout    = 60s,
+       .dynamic    = {},
+       .ejection   = {.window = 500ms, .sustained = 100ms, .ejection = 600s, .longest_ejection = 600s},
+       .retries    = {.share = 0, .per_second = 0, .most = kBudget}});
+  ASSERT_TRUE(started);
+  RequestRouter& router = **started;
+  ASSERT_TRUE(eventually([&] {
+    const TestJson workers = router.status()["workers"];
+    return workers[0]["alive"] == true && workers[1]["alive"] == true;
+  }));
+  std::vector<Told> told(kRequests + 4);
+  const auto submit = [&](int i) { (void)router.submit(question(900), told[i].listener()); };
+  for (int i = 0; i < kRequests; ++i) submit(i);
+  ASSERT_TRUE(eventually([&] { return router.status()["moves"]["slow"] == kBudget; }));
+  EXPECT_EQ(router.status()["workers"][0]["ejected"], true);
+  const int at_slow = slow.requests;
+  EXPECT_GT(at_slow, kBudget);
+  for (int i = kRequests; i < kRequests + 4; ++i) submit(i);
+  ASSERT_TRUE(eventually([&] { return slow.requests + fast.requests == kRequests + kBudget + 4; }));
+  std::this_thread::sleep_for(100ms);  // heartbeats in which more could move
+  EXPECT_EQ(slow.requests, at_slow);
+  EXPECT_EQ(router.status()["moves"]["slow"], kBudget);
+  EXPECT_EQ(router.status()["ejections"], 1);
+  crawl.finish();
+  run.finish();
+  for (Told& one : told) {
+    ASSERT_TRUE(one.ended());
+    EXPECT_EQ(one.finish, FinishReason::stop);
+    for (size_t i = 0; i < one.ids.size(); ++i) ASSERT_EQ(one.ids[i], static_cast<model::TokenId>(i));
+  }
+  started->reset();
+}
+
+// Three workers: the load is all answers, then all prompts. Decode workers always hear whom to ask.
+TEST(RequestRouterTest, ThePlannerMovesAWorkerWhereItIsNeeded) {
+  const auto answer = [](const TestJson&, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    ScriptedWorker::tell(exchange, 0, {1}, FinishReason::stop);
+  };
+  ScriptedWorker a(answer, "m", "prefill"), b(answer, "m", "prefill"), c(answer, "m", "decode");
+  auto started = RequestRouter::start({.workers             = {a.url(), b.url(), c.url()},
+                                       .model               = "m",
+                                       .vocab_size          = 100,
+                                       .heartbeat           = 10ms,
+                                       .timeout             = 60s,
+                                       .dynamic             = {},
+                                       .planner             = true,
+                                       .plan                = {},
+                                       .adjustment_interval = 20ms,
+                                       .ejection            = {}});
+  ASSERT_TRUE(started);
+  RequestRouter& router = **started;
+  const auto urls       = [](std::initializer_list<ScriptedWorker*> workers) {
+    TestJson all = TestJson::array();
+    for (const ScriptedWorker* worker : workers) all.push_back(http::to_string(worker->url()));
+    return all;
+  };
+  ASSERT_TRUE(eventually([&] { return c.assignment().second == urls({&a, &b}); }));
+  EXPECT_EQ(a.assignment(), std::pair(std::string("prefill"), TestJson::array()));
+  c.utilization = 1;
+  ASSERT_TRUE(
+      eventually([&] { return (a.assignment().first == "decode") != (b.assignment().first == "decode"); }));
+  ScriptedWorker& moved = a.assignment().first == "decode" ? a : b;
+  ScriptedWorker& stays = &moved == &a ? b : a;
+  ASSERT_TRUE(eventually([&] {
+    return c.assignment().second == urls({&stays}) && moved.assignment().second == urls({&stays});
+  }));
+  std::this_thread::sleep_for(200ms);  // ten plans
+  EXPECT_EQ(stays.assignment().first, "prefill") << "the last prefill worker stays one";
+  EXPECT_EQ(router.status()["role_changes"], 1);
+  c.utilization     = 0.1;
+  stays.utilization = 1;
+  ASSERT_TRUE(eventually(
+      [&] { return (c.assignment().first == "prefill") != (moved.assignment().first == "prefill"); }));
+  EXPECT_EQ(router.status()["role_changes"], 2);
+  Told told;  // and it still routes
+  (void)router.submit(question(), told.listener());
+  ASSERT_TRUE(told.ended());
+  EXPECT_EQ(told.ids, Tokens{1});
+}
+
+TEST(RequestRouterTest, DynamicRoutingFollowsTheLoadsThatWorkersReport) {
+  std::mutex mutex;
+  std::vector<TestJson> asked;
+  const auto answer = [&](const TestJson& request, const ScriptedWorker::Exchange& exchange) {
+    ScriptedWorker::begin(exchange);
+    const std::lock_guard lock(mutex);
+    asked.push_back(request);
+    ScriptedWorker::tell(exchange, 0, {1}, FinishReason::stop);
+  };
+  ScriptedWorker decode(answer), prefill(answer, "m", "prefill");
+  auto started = RequestRouter::start({.workers    = {decode.url(), prefill.url()},
+                                       .model      = "m",
+                                       .vocab_size = 100,
+                                       .heartbeat  = 10ms,
+                                       .timeout    = 60s,
+                                       .dynamic = DynamicRouting::Options{.max_local_prefill_length = 500}});
+  ASSERT_TRUE(started);
+  RequestRouter& router = **started;
+  const auto reported   = [&](double of_decode, double of_prefill) {
+    decode.utilization = of_decode, prefill.utilization = of_prefill;
+    return eventually([&] {
+      const TestJson workers = router.status()["workers"];
+      return workers[0]["utilization"] == of_decode && workers[1]["utilization"] == of_prefill &&
+             workers[0]["alive"] == true && workers[1]["alive"] == true;
+    });
+  };
+  int next       = 0;
+  const auto ask = [&](size_t tokens) {
+    engine::Request request = question();
+    request.prompt.assign(tokens, ++next);  // no prompt is cached
+    Told told;
+    (void)router.submit(std::move(request), told.listener());
+    EXPECT_TRUE(told.ended());
+    const std::lock_guard lock(mutex);
+    return asked.back().at("do_remote_prefill").get<bool>();
+  };
+  ASSERT_TRUE(reported(0.5, 0.1));
+  EXPECT_FALSE(ask(400));
+  EXPECT_TRUE(ask(501));
+  ASSERT_TRUE(reported(0.9, 0.1));
+  EXPECT_TRUE(ask(400));
+  EXPECT_FALSE(ask(100));
+  ASSERT_TRUE(reported(0.9, 0.95));
+  EXPECT_FALSE(ask(501));
+  const RouterStats stats = router.router_stats();
+  EXPECT_EQ(stats.decisions, (decltype(stats.decisions){2, 0, 1, 1, 1}));
+  EXPECT_EQ(prefill.requests, 0) << "answers are written by the decode worker";
 }
 
 TEST(RequestRouterTest, ARestartedWorkersRequestsAreAttemptedAnew) {

@@ -35,6 +35,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/worker/generate", worker, Needs::ready},
     Route{"POST", "/worker/cancel", worker},
     Route{"POST", "/worker/prefill", worker, Needs::ready},
+    Route{"POST", "/worker/role", worker},
     // page_route.cpp
     Route{"GET", "/version", version, Needs::nothing},
     Route{"GET", "/", page, Needs::nothing, true},

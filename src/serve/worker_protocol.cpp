@@ -112,6 +112,7 @@ WireJson json_of(const engine::Request& request) {
                    {"stop_ids", request.stop_ids},
                    {"priority", request.priority},
                    {"cache_salt", request.cache_salt}};
+  if (request.do_remote_prefill) json["do_remote_prefill"] = *request.do_remote_prefill;
   if (request.constraint) {
     const auto* forwarded = dynamic_cast<const ForwardedConstraint*>(request.constraint.get());
     FATHOM_EXPECT(forwarded, "a constraint that goes to another process can be said in words");
@@ -132,6 +133,8 @@ Result<ForwardedRequest> parse_request(const WireJson& json) {
                          .cache_salt = json.at("cache_salt").get<std::string>(),
                          .constraint = nullptr,
                          .resumed    = json.at("resumed").get<std::vector<model::TokenId>>()};
+    if (json.contains("do_remote_prefill"))
+      forwarded.request.do_remote_prefill = json["do_remote_prefill"].get<bool>();
     if (json.contains("constraint")) forwarded.constraint = constraint_from(json["constraint"]);
     return forwarded;
   });
@@ -215,6 +218,24 @@ Result<PrefillRequest> parse_prefill(const WireJson& json) {
   });
   if (result && result->blocks.size() != result->grant.slices.size())
     return Error{"a prefill request has a slice for each block"};
+  return result;
+}
+
+WireJson json_of(const RoleAssignment& assignment) {
+  return {{"role", name_of(assignment.role)}, {"peers", assignment.peers}};
+}
+
+Result<RoleAssignment> parse_assignment(const WireJson& json) {
+  std::string role;
+  auto result = parsed([&] {
+    role = json.at("role").get<std::string>();
+    return RoleAssignment{.peers = json.at("peers").get<std::vector<std::string>>()};
+  });
+  if (!result) return result;
+  const auto named = role_named(role);
+  if (!named || *named == WorkerRole::router)
+    return Error{fmt::format("a worker cannot take on the role {:?}", role)};
+  result->role = *named;
   return result;
 }
 

@@ -72,6 +72,15 @@ struct PrefillRequest {
 nlohmann::ordered_json json_of(const PrefillRequest& request);
 Result<PrefillRequest> parse_prefill(const nlohmann::ordered_json& json);
 
+// From the router to a worker whose role changes: what it does now, and whom it asks for prefills. What it
+// has begun it ends.
+struct RoleAssignment {
+  WorkerRole role = WorkerRole::both;  // not router
+  std::vector<std::string> peers;      // addresses of prefill workers
+};
+nlohmann::ordered_json json_of(const RoleAssignment& assignment);
+Result<RoleAssignment> parse_assignment(const nlohmann::ordered_json& json);
+
 // Equal for workers whose blocks and tokens fit together: the same weights, and the same pages.
 std::string model_fingerprint(const model::Checkpoint& checkpoint);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -87,26 +88,33 @@ Result<std::unique_ptr<Worker>> Worker::start(engine::Engine& engine, const Outp
       "{} {} {} {} {} {}", worker->model_, engine.config().page_size, engine.kv_block_bytes(engine::kFull),
       engine.kv_block_bytes(engine::kWindow), static_cast<int>(engine.config().kv_dtype),
       static_cast<int>(engine.config().activation_dtype));
-  if (!options.offload.peers.empty()) {
-    options.offload.layout = layout;
-    auto offload           = PrefillOffload::start(engine, options.offload);
-    if (!offload) return offload.error();
-    worker->offload_ = std::move(offload).value();
-  }
-  worker->jobs_ = std::make_unique<PrefillJobs>(engine, layout);
+  options.offload.layout = layout;
+  auto offload           = PrefillOffload::start(engine, options.offload);
+  if (!offload) return offload.error();
+  worker->offload_ = std::move(offload).value();
+  worker->jobs_    = std::make_unique<PrefillJobs>(engine, layout, options.iteration_timeout);
   return worker;
 }
 
-engine::Generator& Worker::generator() {
-  return offload_ ? static_cast<engine::Generator&>(*offload_) : engine_;
-}
+engine::Generator& Worker::generator() { return *offload_; }
 
 void Worker::answer(const RequestContext& context) {
   const std::string& path = context.request.path;
   if (path == "/worker/status") return status(context);
   if (path == "/worker/generate") return generate(context);
   if (path == "/worker/cancel") return cancel(context);
+  if (path == "/worker/role") return assign_role(context);
   prefill(context);
+}
+
+// Of what runs out first: sequences of a step, pages of the KV cache, or jobs for others. 1: full. Requests
+// whose prompts are computed elsewhere do not load this worker yet.
+double Worker::utilization(const engine::GeneratorStats& stats) const {
+  const auto share = [](int64_t used, int64_t all) {
+    return all > 0 ? static_cast<double>(used) / static_cast<double>(all) : 0;
+  };
+  return std::max({share(stats.running + stats.waiting, engine_.config().max_sequences),
+                   share(stats.pages_in_use, stats.pages), share(jobs_->running(), kMaxPrefillJobs)});
 }
 
 void Worker::status(const RequestContext& context) const {
@@ -120,18 +128,36 @@ void Worker::status(const RequestContext& context) const {
                                         {"waiting", stats.waiting},
                                         {"waiting_tokens", stats.waiting_tokens},
                                         {"steps", stats.steps},
+                                        {"stalled_s", stats.stalled_s},
+                                        {"utilization", utilization(engine_.stats())},
                                         {"prefill_jobs", jobs_->running()}};
-  if (offload_) {
-    const OffloadStats offload = offload_->offload_stats();
-    body["offload"]            = {{"asked", offload.asked},
-                                  {"landed", offload.landed},
-                                  {"blocks", offload.blocks},
-                                  {"failed", offload.failed},
-                                  {"landing_pages", offload.landing_pages},
-                                  {"landing_pages_free", offload.landing_pages_free},
-                                  {"landing_pages_quarantined", offload.landing_pages_quarantined}};
-  }
+  const OffloadStats offload         = offload_->offload_stats();
+  body["peers"]                      = offload_->peers();
+  body["offload"]                    = {{"asked", offload.asked},
+                                        {"landed", offload.landed},
+                                        {"blocks", offload.blocks},
+                                        {"failed", offload.failed},
+                                        {"landing_pages", offload.landing_pages},
+                                        {"landing_pages_free", offload.landing_pages_free},
+                                        {"landing_pages_quarantined", offload.landing_pages_quarantined}};
   context.respond(body);
+}
+
+// The router's planner moves this worker to another role, or other workers to and from prefill. Answers and
+// prompts that were begun go on.
+void Worker::assign_role(const RequestContext& context) {
+  const auto assigned = parse_assignment(RouteJson::parse(context.request.body, nullptr, false));
+  if (!assigned) return context.refuse({.type = "WorkerError", .message = assigned.error().message});
+  std::vector<http::Url> peers;
+  for (const std::string& peer : assigned->peers) {
+    auto url = http::parse_url(peer);
+    if (!url) return context.refuse({.type = "WorkerError", .message = url.error().message});
+    peers.push_back(std::move(url).value());
+  }
+  if (const Status known = offload_->ask_only(peers); !known)
+    return context.refuse({.type = "WorkerError", .message = known.error().message});
+  role_ = assigned->role;
+  context.respond({{"role", name_of(assigned->role)}});
 }
 
 // Streams one attempt at a request. The router names it, so that it can cancel it.
@@ -190,6 +216,10 @@ void Worker::cancel(const RequestContext& context) {
 
 // Answers when every slice is written, or at the first failure.
 void Worker::prefill(const RequestContext& context) {
+  if (role_ == WorkerRole::decode)
+    return context.refuse({.status  = 409,
+                           .type    = "WorkerError",
+                           .message = "this worker has the role decode: it computes no prompts for others"});
   auto request = parse_prefill(RouteJson::parse(context.request.body, nullptr, false));
   if (!request) return context.refuse({.type = "WorkerError", .message = request.error().message});
   const auto job = jobs_->start(
@@ -201,9 +231,12 @@ void Worker::prefill(const RequestContext& context) {
                               {.status = 409, .type = "WorkerError", .message = status.error().message})));
       });
   if (!job)
-    return context.refuse({.status  = 429,
-                           .type    = "WorkerError",
-                           .message = fmt::format("{} prompts are waiting here already", kMaxPrefillJobs)});
+    return context.refuse(
+        {.status  = 429,
+         .type    = "WorkerError",
+         .message = fmt::format("{} prompts are waiting here already, or the engine makes no "
+                                "progress",
+                                kMaxPrefillJobs)});
   // Weak, because the exchange owns this function and the job the exchange.
   context.exchange->on_gone([weak = std::weak_ptr(job)] {
     if (const auto running = weak.lock()) running->cancel();

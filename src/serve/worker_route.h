@@ -1,6 +1,8 @@
 // The routes of a worker, by which a router and other workers use its engine.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,7 +21,8 @@ class Worker {
  public:
   struct Options {
     WorkerRole role = WorkerRole::both;
-    PrefillOffload::Options offload;  // its layout and fields of landings are filled in
+    PrefillOffload::Options offload;                      // its layout and fields of landings are filled in
+    std::chrono::milliseconds iteration_timeout{60'000};  // PrefillJobs
   };
   // `engine` and `constraints` must outlive it. Fails where the engine's device cannot hand blocks out.
   static Result<std::unique_ptr<Worker>> start(engine::Engine& engine, const OutputConstraints& constraints,
@@ -32,14 +35,16 @@ class Worker {
 
  private:
   Worker(engine::Engine& engine, const OutputConstraints& constraints, WorkerRole role);
+  double utilization(const engine::GeneratorStats& stats) const;
   void status(const RequestContext& context) const;
   void generate(const RequestContext& context);
   void cancel(const RequestContext& context);
   void prefill(const RequestContext& context);
+  void assign_role(const RequestContext& context);
 
   engine::Engine& engine_;
   const OutputConstraints& constraints_;
-  const WorkerRole role_;
+  std::atomic<WorkerRole> role_;
   const std::string incarnation_;  // of this process: a restarted one has another
   std::string model_;
   // Running attempts by the router's name. Listeners share it: the engine calls them after this has gone.
@@ -48,7 +53,7 @@ class Worker {
     std::unordered_map<std::string, engine::RequestId> ids;
   };
   const std::shared_ptr<Attempts> attempts_ = std::make_shared<Attempts>();
-  std::unique_ptr<PrefillOffload> offload_;  // null without prefill workers to ask
+  std::unique_ptr<PrefillOffload> offload_;
   std::unique_ptr<PrefillJobs> jobs_;
 };
 

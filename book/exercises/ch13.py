@@ -28,7 +28,7 @@ def merged_state():
         parts = [state(scores[a:b], values[a:b], 3.0) for a, b in ((0, cut), (cut, 5))]
         _, d, o = merge(*parts)
         assert math.isclose(o / d, attention(scores, values))
-    m, d, o = merge((2, 1.5, 3), (4, 2, 1))
+    m, d, o = merge((2, 1.5, 3), (4, 2, 5))
     return [m, d, o, o / d]
 
 

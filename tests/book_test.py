@@ -113,6 +113,17 @@ class Numbers(unittest.TestCase):
                                    (0.5, "share", "50.0\u202f%"), (3.98e12, "bytes_per_s", "3.98\u202fTB/s"), (0, "max_error", "0")):
             self.assertEqual(records.with_unit(value, field), text)
 
+    def test_an_evaluation_is_what_its_file_says(self):
+        file = json.loads((ROOT / "models/tiny/eval_kv_fp8.json").read_text())
+        self.assertEqual(records.evaluation("kv_fp8", "divergence.kl"), file["divergence"]["kl"])
+        for value, text in ((4.2479e-7, "4.2\u202f·\u202f10⁻⁷"), (-4.2e-6, "\u22124.2\u202f·\u202f10⁻⁶"), (0.00037268, "0.00037"),
+                            (31670, "31\u202f670"), (0.0, "0")):
+            self.assertEqual(records.evaluation_text(value), text)
+        for name, field, nearest in (("kv_fp9", "divergence.kl", "kv_fp8"), ("kv_fp8", "divergence.k", "divergence.kl"),
+                                     ("kv_fp8", "divergence", "is no number"), ("kv_fp8", "schema", "is no number")):
+            with self.assertRaisesRegex(records.Unknown, nearest):
+                records.evaluation(name, field)
+
 
 def record_file(experiment="ch09/fused_elementwise_cpu", machine="epyc-zen4-2c"):
     return json.loads((ROOT / f"results/{machine}/{experiment}.json").read_text())
@@ -389,7 +400,7 @@ class Pages(unittest.TestCase):
 
     def test_no_role_is_left_as_text(self):
         for page in self.pages:
-            self.assertEqual(re.findall(r"\{(?:num|calc|cited|given|term|eq|numref)\}", page.read_text()), [], page.name)
+            self.assertEqual(re.findall(r"\{(?:num|calc|eval|cited|given|term|eq|numref)\}", page.read_text()), [], page.name)
 
     @unittest.skipUnless(CHROMIUM, "needs Chromium")
     def test_in_a_browser(self):

@@ -17,7 +17,7 @@ import keys
 import mathematics
 import typed_numbers
 import xhtml
-from records import REFERENCES, ROOT, ReadersRecords, Records, Unknown
+from records import EVALUATIONS, REFERENCES, ROOT, ReadersRecords, Records, Unknown, evaluation, evaluation_text
 
 logger = logging.getLogger(__name__)
 BOOK = ROOT / "book"
@@ -79,6 +79,20 @@ class RecordRole(SphinxRole):
             return [node], []
         except (Unknown, SyntaxError, ZeroDivisionError) as error:
             return [], [self.inliner.reporter.error(f"{self.text}: {error}", line=self.lineno)]
+
+
+class EvaluationRole(SphinxRole):
+    """{eval}`kv_fp8 divergence.kl`: what models/tiny/eval_kv_fp8.json says of the small model."""
+
+    def run(self):
+        name, _, field = self.text.partition(" ")
+        try:
+            text = evaluation_text(evaluation(name, field.strip()))
+        except Unknown as error:
+            return [], [self.inliner.reporter.error(f"{self.text}: {error}", line=self.lineno)]
+        path = EVALUATIONS / f"eval_{name}.json"
+        self.env.note_dependency(str(path))
+        return [measured("", text, classes=["record-number"], title=f"{path.relative_to(ROOT)}: {field}")], []
 
 
 class CitedRole(SphinxRole):
@@ -456,7 +470,7 @@ def write_runs(app, error):
 
 
 def setup(app):
-    for name, role in {"num": RecordRole(False), "calc": RecordRole(True), "cited": CitedRole(), "given": GivenRole()}.items():
+    for name, role in {"num": RecordRole(False), "calc": RecordRole(True), "eval": EvaluationRole(), "cited": CitedRole(), "given": GivenRole()}.items():
         app.add_role(name, role)
     for name, directive in {"record-figure": RecordFigure, "law": block("Law."), "proof": block("Proof."), "trap": block("Trap:"),
                             "margin": block(""), "question": block(""), "summary": block("Summary"), "hint": Fold, "solution": Fold,

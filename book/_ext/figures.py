@@ -13,6 +13,7 @@ from records import RATES, TITLES, digits, limit_of, unknown, value_of, value_te
 
 WIDTH, RIGHT = 640, 84
 LETTER, LINE = 10, 20  # of a name on a phone, in units of the picture
+TICK_LETTER = 7  # of a tick there
 SERIES = 6  # colours of the theme: --series-0 ...
 
 
@@ -114,8 +115,12 @@ def curve(series, field, x_name):
     for tick in up.ticks():
         out.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
                    f'<text class="tick" x="{left - 8}" y="{up(tick) + 4:.1f}" text-anchor="end">{escape(tick_text(tick, field))}</text>')
+    free = -math.inf  # where the next tick's words may begin
     for x in sorted(set(xs)):
-        out.append(f'<text class="tick" x="{across(x):.1f}" y="{height - bottom + 18}" text-anchor="middle">{escape(short(x))}</text>')
+        half = TICK_LETTER * len(short(x)) / 2
+        if across(x) - half >= free:
+            free = across(x) + half + TICK_LETTER
+            out.append(f'<text class="tick" x="{across(x):.1f}" y="{height - bottom + 18}" text-anchor="middle">{escape(short(x))}</text>')
     out.append(f'<text class="tick" x="{(left + right) / 2}" y="{height - 6}" text-anchor="middle">{escape(x_name)}</text>')
     ends = sorted(((up(value(points[-1][1].variant, field)), name) for name, points in series.items()))
     labels, last = {}, -99.0

@@ -18,6 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
+EVALUATIONS = ROOT / "models/tiny"
 PROGRAM = pathlib.Path(os.environ.get("FATHOM_PROGRAM") or ROOT / "build/release/fathom")  # `fathom book` names itself
 REFERENCE = {"cpu": "epyc-zen4-2c", "h200": "h200"}
 REFERENCES = re.compile(r'[\w-]+:[^\s"]+ \w+')  # in a text
@@ -194,6 +195,35 @@ class ReadersRecords(Records):
     def stamps(self, experiment):
         """Changes when a machine's record of the experiment comes, changes or goes."""
         return sorted((machine, self.paths[machine, e].stat().st_mtime_ns) for machine, e in self.files if e == experiment)
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+
+
+def evaluation(name, field, folder=EVALUATIONS):
+    """What `fathom model eval` found: a field of eval_NAME.json, as `divergence.kl`."""
+    known = sorted(path.stem.removeprefix("eval_") for path in folder.glob("eval_*.json"))
+    if name not in known:
+        raise unknown("evaluation", name, known)
+    found = json.loads((folder / f"eval_{name}.json").read_text())
+    for i, part in enumerate(parts := field.split(".")):
+        if not isinstance(found, dict) or part not in found:
+            raise unknown(f"field of eval_{name}.json", field,
+                          [".".join([*parts[:i], key]) for key in (found if isinstance(found, dict) else ())])
+        found = found[part]
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise Unknown(f"{field} of eval_{name}.json is no number")
+    return found
+
+
+def evaluation_text(value):
+    """A count as it is, and else two significant digits, small numbers with a power of ten."""
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", "\u202f")
+    if value == 0 or abs(value) >= 1e-4:
+        return f"{value:.2g}".replace("-", "\u2212")
+    mantissa, _, power = f"{value:.1e}".partition("e")
+    return (mantissa + "\u202f·\u202f10").replace("-", "\u2212") + str(int(power)).translate(SUPERSCRIPTS)
 
 
 # What all variants of a point share; the control is the A/A control's interval.

@@ -209,7 +209,7 @@ class Predict(SphinxDirective):
 
     def run(self):
         expression = self.options["answer"].strip()
-        if not expression.startswith(("num(", "calc(")) and "num(" not in expression:
+        if not expression.startswith(("num(", "calc(")) and "count(" not in expression and "num(" not in expression:
             expression = f'num("{expression}")'
         try:
             value, text = records_of(self.env).calculate(expression)

@@ -167,9 +167,10 @@ class Records:
         return with_unit(self.number(reference), field)
 
     def calculate(self, expression):
-        """`num("...") / num("...") | .2f | GB/s`: arithmetic on references and on counts over all records, a format, and a unit."""
+        """`num("...") / num("...") | .2f | GB/s`: arithmetic on references and on counts, a format, and a unit."""
         parts = [part.strip() for part in expression.split("|")]
-        value = evaluate(ast.parse(parts[0], mode="eval").body, {"num": self.number, "count": self.count, "typical": self.typical})
+        lookups = {"num": self.number, "count": self.count, "typical": self.typical, "lines": self.lines}
+        value = evaluate(ast.parse(parts[0], mode="eval").body, lookups)
         text = format(value, parts[1]) if len(parts) > 1 and parts[1] else digits(value)
         return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
 
@@ -180,6 +181,13 @@ class Records:
     def typical(self, query):
         """The median factor between what was predicted and what was measured."""
         return self._chosen(ledger.typical_factor, query)
+
+    def lines(self, path):
+        """Lines of a source file that are not empty."""
+        if not (ROOT / path).is_file():
+            raise Unknown(f"no file {path}")
+        self.used.add(str(ROOT / path))
+        return sum(bool(line.strip()) for line in (ROOT / path).read_text().splitlines())
 
     def _chosen(self, ask, query):
         try:
@@ -301,4 +309,5 @@ def evaluate(node, lookups):
             return lookups[node.func.id](node.args[0].value)
         if node.func.id in FUNCTIONS:
             return FUNCTIONS[node.func.id](*(evaluate(argument, lookups) for argument in node.args))
-    raise Unknown(f"calc knows numbers, + - * / **, num(\"...\"), count(\"...\"), typical(\"...\") and {', '.join(FUNCTIONS)}; not '{ast.unparse(node)}'")
+    known = ", ".join([*(f'{name}("...")' for name in lookups), *FUNCTIONS])
+    raise Unknown(f"calc knows numbers, + - * / ** and {known}; not '{ast.unparse(node)}'")

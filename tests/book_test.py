@@ -716,6 +716,23 @@ class Widgets(unittest.TestCase):
         self.assertEqual(self.answer("preempted"), "1")
         self.check_page()
 
+    def test_payoff_calculator(self):
+        # Chapter 24's exercises: 80 hours at 10 that save 50 a month; and an attempt with an even chance.
+        self.open("payoff_calculator", "part=100&limit=1&ratio=2&bill=100&months=24&chance=100&cost=800&upkeep=0", PHONE)
+        self.assertAlmostEqual(float(self.answer("months")), 16)
+        self.check_page()
+        self.open("payoff_calculator", "part=100&limit=1&ratio=1.25&bill=1000&months=6&chance=50&cost=400&upkeep=20")
+        self.assertAlmostEqual(float(self.answer("value")), 140)
+        self.assertAlmostEqual(float(self.answer("chance")), 400 / 1080)
+        self.check_page()
+        self.type("ratio", "1")
+        self.assertEqual(self.answer("months"), "Infinity")
+        self.check_page()
+        self.open("payoff_calculator", "part=30&limit=80&ratio=100", PHONE)  # no part exceeds its limit
+        self.assertAlmostEqual(float(self.answer("whole")), 1.0638, places=4)
+        self.assertIn("then it is at its limit", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+
     def test_pipeline_schedule(self):
         for schedule in ("gpipe", "1f1b"):
             for size, total, bubble in (("stages=4&microbatches=8", "33", 0.2727), ("stages=8&microbatches=32", "117", 0.1795)):

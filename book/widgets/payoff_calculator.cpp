@@ -12,8 +12,8 @@ Attempt attempt;
 }  // namespace
 
 WASM_EXPORT(set_attempt)
-void set_attempt(double part, double of_limit, double ratio, double bill, double months, double chance, double cost,
-                 double upkeep) {
+void set_attempt(double part, double of_limit, double ratio, double bill, double months, double chance,
+                 double cost, double upkeep) {
   attempt = {part, of_limit, ratio, bill, months, chance, cost, upkeep};
 }
 

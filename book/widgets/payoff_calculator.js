@@ -31,7 +31,7 @@ class PayoffCalculator extends Widget {
     ].map(text => make("p", {class: "note"}, text));
     this.view.replaceChildren(
         make("p", {class: "answer", role: "status"}, "Expected value: ", make("b", {}, amount(value)), value > 0 ? "; begin." : "; leave it."),
-        ...notes, make("h4", {}, "Expected value over the months of use"), this.curve(s, width));
+        ...notes, make("h4", {}, "Expected value over the months of use; dashed: where it becomes positive"), this.curve(s, width));
   }
 
   curve(s, width) {

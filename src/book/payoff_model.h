@@ -1,5 +1,6 @@
-// Whether an optimization is worth its cost: Amdahl's law with a ceiling, the expected value of an attempt, and its
-// break-even. The model of the book's payoff calculator; freestanding, for it is compiled to WebAssembly too.
+// Whether an optimization is worth its cost: Amdahl's law with a ceiling, the expected value of an attempt,
+// and its break-even. The model of the book's payoff calculator; freestanding, for it is compiled to
+// WebAssembly too.
 #pragma once
 
 namespace fathom::book {

@@ -35,8 +35,8 @@ TEST(Payoff, WhatNeverPays) {
   EXPECT_LT(saving({.ratio = 0.5, .bill = 100}), 0) << "a loss that was kept";
 }
 
-// The laws of the chapter for attempts drawn at random: the value is zero at the least chance and after the months
-// that a certain success needs, and no idea is worth more than perfection.
+// The laws of the chapter for attempts drawn at random: the value is zero at the least chance and after the
+// months that a certain success needs, and no idea is worth more than perfection.
 TEST(Payoff, TheLawsHold) {
   std::mt19937_64 generator(1);
   const auto draw = [&](double low, double high) {

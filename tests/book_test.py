@@ -201,6 +201,14 @@ class Figures(unittest.TestCase):
         self.assertEqual(sorted(limits), ["fp32 peak of avx2+fma, 1 thread", "fp32 peak of avx2+fma, 2 threads"])
         self.assertLess(1.9 * max(limits["fp32 peak of avx2+fma, 1 thread"]), min(limits["fp32 peak of avx2+fma, 2 threads"]))
 
+    def test_the_ledger_shows_every_predicted_ratio(self):
+        found = records.Records(program=None)
+        for machine, short in (("h200", "h200"), ("epyc-zen4-2c", "cpu")):
+            drawn = figures.ledger_panel(found, machine)
+            count = found.count(f"{short} predictions ratio value")
+            self.assertEqual((drawn.count("data-record="), sum(map(int, re.findall(r"<td>(\d+)</td>", drawn)))), (count, count))
+            self.assertIn(f"<th scope=row>below a half</th><td>{found.count(f'{short} predictions ratio value off<0.5')}</td>", drawn)
+
     def test_a_roofline_wants_both_ceilings_and_known_names(self):
         found = records.Records(program=None)
 

@@ -104,9 +104,38 @@ class Numbers(unittest.TestCase):
     def test_arithmetic_and_nothing_else(self):
         self.assertEqual(self.records.calculate(f'num("{self.reference} time") / num("{self.reference} time") | .2f | times')[1],
                          "1.00\u202ftimes")
-        for expression in ("__import__('os')", "open('x')", "[1]", "num('x')()"):
+        for expression in ("__import__('os')", "open('x')", "[1]", "num('x')()", "lines('README')"):
             with self.assertRaises((records.Unknown, SyntaxError), msg=expression):
                 self.records.calculate(expression)
+        self.assertEqual(self.records.calculate('lines("book/_ext/xhtml.py")')[0],
+                         sum(line.strip() != "" for line in (ROOT / "book/_ext/xhtml.py").read_text().splitlines()))
+
+    def test_counts_over_all_records(self):
+        def variant(name, kind, verdict, share, ratio, text, held):
+            return {"id": name, "kind": kind, "status": "ok", "verdict": verdict, "share_of_limit": share,
+                    "ratio": {"median": ratio} if ratio else None, "prediction": {"text": text, "held": held} if text else None}
+
+        first = [variant("a", "baseline", None, 0.4, None, "share 0.5", False),
+                 variant("b", "optimized", "FASTER", 0.6, 1.5, "ratio >= 1.2", True),
+                 variant("c", "optimized", "SLOWER", 0.3, 0.75, "ratio 1.5", False)]
+        second = [variant("a", "baseline", None, 0.5, None, "share 0.5", True), variant("b", "optimized", "SAME", 0.5, 1.0, "ratio >= 1.2", False),
+                  variant("c", "library", "FASTER", 0.9, 1.8, None, None)]
+        points = [{"aa": {"lo": 0.99, "hi": 1.0, "advisory": False}, "stopped": "precision", "variants": first},
+                  {"aa": {"lo": 1.01, "hi": 1.05, "advisory": True}, "stopped": "time", "variants": second}]
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "box").mkdir()
+            (pathlib.Path(folder) / "box/one.json").write_text(json.dumps(
+                {"schema": "fathom.results/1", "experiments": [{"id": "ch01/one", "points": points}]}))
+            found = records.Records(pathlib.Path(folder), None)
+        for query, count in {"predictions": 5, "predictions held": 2, "declared": 3, "declared failed": 3, "declared held": 2, "controls": 2,
+                             "controls advisory": 1, "controls precision": 1, "controls width>=1.02": 1, "verdicts": 4, "verdicts FASTER library": 1,
+                             "predictions ratio predicted>=1.2 optimized SLOWER": 1, "predictions value off<0.9": 2, "predictions share off>=1": 1,
+                             "box several predictions least": 2}.items():
+            self.assertEqual(found.calculate(f'count("{query}")')[0], count, query)
+        self.assertAlmostEqual(found.calculate('typical("predictions value")')[0], 1.25)  # of 0.8, 0.5 and 1
+        for query in ("", "held", "predictions hold", "controls off<1", "verdicts predicted>=1"):
+            with self.assertRaises(records.Unknown, msg=query):
+                found.calculate(f'count("{query}")')
 
     def test_units(self):
         for value, field, text in ((1e-9, "time", "1.00\u202fns"), (9.999e-7, "time", "1.00\u202fµs"), (0.0123, "time", "12.3\u202fms"),
@@ -182,6 +211,14 @@ class Figures(unittest.TestCase):
         limits = found.ceilings("epyc-zen4-2c", ["ch09/matmul_cpu"])
         self.assertEqual(sorted(limits), ["fp32 peak of avx2+fma, 1 thread", "fp32 peak of avx2+fma, 2 threads"])
         self.assertLess(1.9 * max(limits["fp32 peak of avx2+fma, 1 thread"]), min(limits["fp32 peak of avx2+fma, 2 threads"]))
+
+    def test_the_ledger_shows_every_predicted_ratio(self):
+        found = records.Records(program=None)
+        for machine, short in (("h200", "h200"), ("epyc-zen4-2c", "cpu")):
+            drawn = figures.ledger_panel(found, machine)
+            count = found.count(f"{short} predictions ratio value")
+            self.assertEqual((drawn.count("data-record="), sum(map(int, re.findall(r"<td>(\d+)</td>", drawn)))), (count, count))
+            self.assertIn(f"<th scope=row>below a half</th><td>{found.count(f'{short} predictions ratio value off<0.5')}</td>", drawn)
 
     def test_a_roofline_wants_both_ceilings_and_known_names(self):
         found = records.Records(program=None)
@@ -696,6 +733,23 @@ class Widgets(unittest.TestCase):
         # A pool that is too small: the last one gives way, and the address says at which step one looks.
         self.open("kv_allocator", "requests=16/32@0,16/32@0&shared=0&pool=4&step=40", PHONE)
         self.assertEqual(self.answer("preempted"), "1")
+        self.check_page()
+
+    def test_payoff_calculator(self):
+        # Chapter 24's exercises: 80 hours at 10 that save 50 a month; and an attempt with an even chance.
+        self.open("payoff_calculator", "part=100&limit=1&ratio=2&bill=100&months=24&chance=100&cost=800&upkeep=0", PHONE)
+        self.assertAlmostEqual(float(self.answer("months")), 16)
+        self.check_page()
+        self.open("payoff_calculator", "part=100&limit=1&ratio=1.25&bill=1000&months=6&chance=50&cost=400&upkeep=20")
+        self.assertAlmostEqual(float(self.answer("value")), 140)
+        self.assertAlmostEqual(float(self.answer("chance")), 400 / 1080)
+        self.check_page()
+        self.type("ratio", "1")
+        self.assertEqual(self.answer("months"), "Infinity")
+        self.check_page()
+        self.open("payoff_calculator", "part=30&limit=80&ratio=100", PHONE)  # no part exceeds its limit
+        self.assertAlmostEqual(float(self.answer("whole")), 1.0638, places=4)
+        self.assertIn("then it is at its limit", self.browser.evaluate(f"{self.widget}.innerText"))
         self.check_page()
 
     def test_pipeline_schedule(self):

@@ -164,6 +164,10 @@ class RecordFigure(SphinxDirective):
                 panels.append(figures.panel(records, records.machine(machine), names, *about))
         except (ValueError, KeyError) as error:
             raise self.error(f"{self.options['name']}: {error}")
+        return self.figure(panels)
+
+    def figure(self, panels):
+        """The node of a figure of these panels, with its caption."""
         figure = nodes.figure(classes=["record-figure", "wide"])
         figure += html_block(f'<div class=panels role=group aria-label="{html.escape(self.options["alt"], quote=True)}">'
                              + "".join(panels) + "</div>")
@@ -181,6 +185,18 @@ class RecordFigure(SphinxDirective):
         records, shown = readers_records_of(self.env.app), kept(self.env, "shown").setdefault(self.env.docname, {})
         shown.update((experiment, records.stamps(experiment)) for experiment in experiments)
         return [figures.readers_panel(records, machine, experiments, *about) for machine in records.machines(experiments)]
+
+
+class LedgerFigure(RecordFigure):
+    """All predicted ratios of the machines' records against what was measured."""
+
+    required_arguments = 0
+    option_spec = {name: RecordFigure.option_spec[name] for name in ("machines", "alt", "name")}
+
+    def run(self):
+        records = records_of(self.env)
+        return self.figure([figures.ledger_panel(records, records.machine(machine.strip()))
+                            for machine in self.options["machines"].split(",")])
 
 
 # ---- blocks of text ----
@@ -223,7 +239,7 @@ class Predict(SphinxDirective):
 
     def run(self):
         expression = self.options["answer"].strip()
-        if not expression.startswith(("num(", "calc(")) and "num(" not in expression:
+        if not expression.startswith(("num(", "calc(")) and "count(" not in expression and "num(" not in expression:
             expression = f'num("{expression}")'
         try:
             value, text = records_of(self.env).calculate(expression)
@@ -472,7 +488,7 @@ def write_runs(app, error):
 def setup(app):
     for name, role in {"num": RecordRole(False), "calc": RecordRole(True), "eval": EvaluationRole(), "cited": CitedRole(), "given": GivenRole()}.items():
         app.add_role(name, role)
-    for name, directive in {"record-figure": RecordFigure, "law": block("Law."), "proof": block("Proof."), "trap": block("Trap:"),
+    for name, directive in {"record-figure": RecordFigure, "ledger-figure": LedgerFigure, "law": block("Law."), "proof": block("Proof."), "trap": block("Trap:"),
                             "margin": block(""), "question": block(""), "summary": block("Summary"), "hint": Fold, "solution": Fold,
                             "predict": Predict, "exercise": Exercise, "run": Run, "listing": Listing, "widget": Widget}.items():
         app.add_directive(name, directive)

@@ -9,6 +9,7 @@ import statistics
 from typing import NamedTuple
 
 from axes import Linear, Log, short, tick_text
+from ledger import score
 from records import RATES, TITLES, digits, limit_of, unknown, value_of, value_text, with_unit
 
 WIDTH, RIGHT = 640, 84
@@ -203,6 +204,56 @@ def roofline(series, roofs):
         texts.append((*beside, label, f"name {colour}"))
     out += [f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text, style in texts]
     return "".join(out) + "</svg>"
+
+
+def ledger(marks):
+    """What was measured over what was predicted, both axes logarithmic; on the line they are equal, within the band a tenth apart.
+
+    marks: [(predicted ratio, mark)].
+    """
+    height, bottom, top, left, right = 400, 50, 16, 70, WIDTH - 16
+    ys = [value(mark.variant, "ratio") for _, mark in marks]
+    across = Log(min(p for p, _ in marks) / 1.3, max(p for p, _ in marks) * 1.3, left, right)
+    up = Log(min(ys) / 1.3, max(ys) * 1.3, height - bottom, top)
+    out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" class="plot">']
+    for tick in up.ticks():
+        out.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
+                   f'<text class="tick" x="{left - 8}" y="{up(tick) + 4:.1f}" text-anchor="end">{escape(tick_text(tick, "ratio"))}</text>')
+    for tick in across.ticks():
+        out.append(f'<line class="grid" x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="{top}" y2="{height - bottom}"/>'
+                   f'<text class="tick" x="{across(tick):.1f}" y="{height - bottom + 18}" text-anchor="middle">'
+                   f'{escape(tick_text(tick, "ratio"))}</text>')
+    out.append(f'<text class="tick" x="{(left + right) / 2}" y="{height - 8}" text-anchor="middle">predicted ratio</text>')
+    for off, style in ((1, "roof"), (0.9, "lead"), (1.1, "lead")):
+        low, high = max(10**across.low, 10**up.low / off), min(10**across.high, 10**up.high / off)
+        out.append(f'<line class="{style}" x1="{across(low):.1f}" y1="{up(low * off):.1f}" x2="{across(high):.1f}" y2="{up(high * off):.1f}"/>')
+    out.append('<g class="series-0">')
+    for predicted, mark in marks:
+        measured = value(mark.variant, "ratio")
+        out.append(f'<g class="{mark.classes}" {mark.data} data-y="ratio" data-value="{measured:.6g}">'
+                   f'<circle class="dot" cx="{across(predicted):.1f}" cy="{up(measured):.1f}" r="3" fill-opacity="0.5"/></g>')
+    return "".join(out) + "</g></svg>"
+
+
+def ledger_panel(records, machine):
+    """Every predicted ratio of a machine that is a value and was scored, and how many came how near."""
+    marks = []
+    for of, experiment in sorted(records.files):
+        if of == machine:
+            for point in records.experiment(machine, experiment)["points"]:
+                for variant in point["variants"]:
+                    words, numbers = score(variant) or ((), {})
+                    if {"ratio", "value"} <= set(words):
+                        marks.append((numbers["predicted"], Mark(variant["id"], f"{machine}:{experiment}", point, variant,
+                                                                 bool(records.stale(machine, experiment)), "measured")))
+    bounds = [("below a half", 0, 0.5), ("a half to nine tenths", 0.5, 0.9), ("within a tenth", 0.9, 1.1), ("a tenth more to twice", 1.1, 2),
+              ("twice and more", 2, math.inf)]
+    offs = [value(mark.variant, "ratio") / predicted for predicted, mark in marks]
+    rows = "".join(f"<tr><th scope=row>{words}</th><td>{sum(low <= off < high for off in offs)}</td></tr>" for words, low, high in bounds)
+    return (f'{opening(machine, False)}<p class=where>{escape(TITLES.get(machine, machine))}</p>{ledger(marks)}'
+            "<details class=table><summary>the numbers</summary><div class=scroll><table><thead><tr><th>measured over predicted</th>"
+            f"<th>ratios</th></tr></thead><tbody>{rows}</tbody></table></div></details>"
+            f'<p class=source>record: all {len({mark.record for _, mark in marks})} of this machine with such a prediction</p></div>')
 
 
 def shape(mark, x, y):

@@ -16,6 +16,8 @@ import re
 import subprocess
 import sys
 
+import ledger
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 EVALUATIONS = ROOT / "models/tiny"
@@ -166,11 +168,33 @@ class Records:
         return with_unit(self.number(reference), field)
 
     def calculate(self, expression):
-        """`num("...") / num("...") | .2f | GB/s`: arithmetic on references, a format, and a unit."""
+        """`num("...") / num("...") | .2f | GB/s`: arithmetic on references and on counts, a format, and a unit."""
         parts = [part.strip() for part in expression.split("|")]
-        value = evaluate(ast.parse(parts[0], mode="eval").body, self.number)
+        lookups = {"num": self.number, "count": self.count, "typical": self.typical, "lines": self.lines}
+        value = evaluate(ast.parse(parts[0], mode="eval").body, lookups)
         text = format(value, parts[1]) if len(parts) > 1 and parts[1] else digits(value)
         return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
+
+    def count(self, query):
+        """How many predictions, verdicts or controls of all records are as the query's words say (ledger.py)."""
+        return len(self._chosen(ledger.chosen, query))
+
+    def typical(self, query):
+        """The median factor between what was predicted and what was measured."""
+        return self._chosen(ledger.typical_factor, query)
+
+    def lines(self, path):
+        """Lines of a source file that are not empty."""
+        if not (ROOT / path).is_file():
+            raise Unknown(f"no file {path}")
+        self.used.add(str(ROOT / path))
+        return sum(bool(line.strip()) for line in (ROOT / path).read_text().splitlines())
+
+    def _chosen(self, ask, query):
+        try:
+            return ask(self, query)
+        except ValueError as error:
+            raise Unknown(str(error)) from None
 
     def computed(self, text):
         """A text with the values of its {calc} roles."""
@@ -302,17 +326,18 @@ OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mu
 FUNCTIONS = {"log2": math.log2, "sqrt": math.sqrt, "ceil": math.ceil, "floor": math.floor, "min": min, "max": max}
 
 
-def evaluate(node, number):
-    """Arithmetic and num("reference"); nothing else of Python."""
+def evaluate(node, lookups):
+    """Arithmetic and lookups as num("reference"); nothing else of Python."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return node.value
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](evaluate(node.left, number), evaluate(node.right, number))
+        return OPERATORS[type(node.op)](evaluate(node.left, lookups), evaluate(node.right, lookups))
     if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](evaluate(node.operand, number))
+        return OPERATORS[type(node.op)](evaluate(node.operand, lookups))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if node.func.id == "num" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
-            return number(node.args[0].value)
+        if node.func.id in lookups and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+            return lookups[node.func.id](node.args[0].value)
         if node.func.id in FUNCTIONS:
-            return FUNCTIONS[node.func.id](*(evaluate(argument, number) for argument in node.args))
-    raise Unknown(f"calc knows numbers, + - * / **, num(\"...\") and {', '.join(FUNCTIONS)}; not '{ast.unparse(node)}'")
+            return FUNCTIONS[node.func.id](*(evaluate(argument, lookups) for argument in node.args))
+    known = ", ".join([*(f'{name}("...")' for name in lookups), *FUNCTIONS])
+    raise Unknown(f"calc knows numbers, + - * / ** and {known}; not '{ast.unparse(node)}'")

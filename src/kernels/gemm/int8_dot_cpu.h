@@ -112,11 +112,19 @@ inline constexpr int64_t kVectors = kInt8Group / 4;
 // 4 lacks.
 struct VnniProducts {
   using Sum = Ints;
+  // Sums of a block that run side by side, because a product takes four cycles until the next can add to it.
+  static constexpr int64_t chains(int64_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
   static HWY_INLINE Sum begin(const uint8_t* offsets) {
     return hn::Load(IntTag(), reinterpret_cast<const int32_t*>(offsets));
   }
   static HWY_INLINE Sum add(Sum sum, Bytes weights, Bytes values) {
     asm("%{evex%} vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(values.raw));
+    return sum;
+  }
+  static HWY_INLINE Sum add(Sum sum, Bytes weights, const uint8_t* values) {
+    asm("%{evex%} vpdpbusd %2, %1, %0"
+        : "+v"(sum.raw)
+        : "v"(weights.raw), "m"(*reinterpret_cast<const __m256i*>(values)));
     return sum;
   }
   static HWY_INLINE Ints total(Sum sum) { return sum; }
@@ -129,6 +137,7 @@ struct VnniProducts {
 // may wrap, but what is left without the offset, at most 16 x 12 x 127, fits again.
 struct ShortProducts {
   using Sum = Shorts;
+  static constexpr int64_t chains(int64_t) { return 1; }
   static HWY_INLINE Sum begin(const uint8_t* offsets) {
     return hn::Load(ShortTag(), reinterpret_cast<const int16_t*>(offsets));
   }
@@ -139,9 +148,19 @@ struct ShortProducts {
     asm("" : "+v"(sum.raw));
     return sum;
   }
+  static HWY_INLINE Sum add(Sum sum, Bytes weights, const uint8_t* values) {
+    return add(sum, weights, hn::Load(ByteTag(), values));
+  }
   static HWY_INLINE Ints total(Sum sum) { return Ints{_mm256_madd_epi16(sum.raw, _mm256_set1_epi16(1))}; }
   static int32_t offsets(__m128i sums, int offset) {
     return _mm_cvtsi128_si32(_mm_mullo_epi16(sums, _mm_set1_epi16(static_cast<int16_t>(-offset))));
+  }
+};
+
+// By VNNI, with the rows of ShortProducts.
+struct VnniShortProducts : VnniProducts {
+  static HWY_INLINE Sum begin(const uint8_t* offsets) {
+    return ShortProducts::total(ShortProducts::begin(offsets));
   }
 };
 
@@ -149,6 +168,7 @@ struct ShortProducts {
 // do not saturate, but no further product fits into 16 bits.
 struct SignedProducts {
   using Sum = Ints;
+  static constexpr int64_t chains(int64_t) { return 1; }
   static HWY_INLINE Sum begin(const uint8_t*) { return hn::Zero(IntTag()); }
   static HWY_INLINE Sum add(Sum sum, Bytes weights, Bytes values) {
     const __m256i pairs =
@@ -156,6 +176,9 @@ struct SignedProducts {
     sum = hn::Add(sum, Ints{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
     asm("" : "+v"(sum.raw));
     return sum;
+  }
+  static HWY_INLINE Sum add(Sum sum, Bytes weights, const uint8_t* values) {
+    return add(sum, weights, hn::Load(ByteTag(), values));
   }
   static HWY_INLINE Ints total(Sum sum) { return sum; }
   static int32_t offsets(__m128i, int) { return 0; }
@@ -166,7 +189,8 @@ struct SignedProducts {
 // A quantized row, by step: kVectors vectors of values; one of offsets, what a block's sum begins with; one
 // of scales. The block's 4-byte words and its lane are where `Weights` has them:
 //
-//   Products            of bytes
+//   Products            of bytes, for few rows
+//   TileProducts        for many; offsets are those of Products
 //   kOffset             added to weights
 //   kUnit               a weight is this much of its scale
 //   kOrder              the order of a block's numbers, as bytes of the words of vectors 0 to 3, and of 4 to
@@ -177,6 +201,7 @@ struct SignedProducts {
 //   load_last(output, block, raw)  the last step, which is not full
 //   for_each(raw, f)    calls f(vector, weights) for each vector of a step
 //   prefetch(output, block)        what load will read
+//   address(output)     of its first block
 //   count               of an output's blocks
 inline constexpr int64_t kRowStep = (kVectors + 2) * kBytes;
 
@@ -280,8 +305,9 @@ inline constexpr int64_t kMaxGemvRows = 8;
 template <int64_t kRows, class Weights>
 HWY_NOINLINE void gemv_rows(const Weights& w, const uint8_t* const* rows, int64_t begin, int64_t end,
                             float* HWY_RESTRICT sums) {
-  using Products      = typename Weights::Products;
-  const int64_t whole = w.whole_steps() * kBlocks;
+  using Products            = typename Weights::Products;
+  constexpr int64_t kChains = Products::chains(kRows);
+  const int64_t whole       = w.whole_steps() * kBlocks;
   for (int64_t n = begin; n < end; ++n) {
     Floats of_row[kRows];
 #pragma GCC unroll 8
@@ -341,7 +367,7 @@ static_assert(kPanel % kTileOutputs == 0);
 template <int64_t kRows, class Weights>
 HWY_NOINLINE void gemm_tile(const uint8_t* panel, int64_t steps, const uint8_t* const* rows,
                             float* HWY_RESTRICT sums) {
-  using Products = typename Weights::Products;
+  using Products = typename Weights::TileProducts;
   const ByteTag bytes;
   constexpr int64_t kTile = kRows * kTileOutputs;
   Floats of_tile[kTile];
@@ -400,12 +426,20 @@ void dot_products(const Weights& w, const uint8_t* const* rows, int64_t count, i
       continue;
     }
     unpack_panel(w, n0, n1, scratch.panel);
+    // Tiles of the first rows prefetch the next panel from memory to L2.
+    const char *ahead = w.address(n1), *ahead_end = w.address(std::min(n1 + kPanel, end));
+    const int64_t tiles =
+        round_up(std::min(count, kRowBlock), kTileRows) / kTileRows * (kPanel / kTileOutputs);
+    const int64_t share = round_up((ahead_end - ahead + tiles - 1) / tiles, 64);
     for (int64_t first = 0; first < count; first += kRowBlock) {
       const int64_t here = std::min(count - first, kRowBlock);
       for (int64_t r = 0; r < here; r += kTileRows)
-        for (int64_t c = 0; c < n1 - n0; c += kTileOutputs)
+        for (int64_t c = 0; c < n1 - n0; c += kTileOutputs) {
+          for (const char* until = std::min(ahead + share, ahead_end); ahead < until; ahead += 64)
+            __builtin_prefetch(ahead, 0, 2);
           kTiles[std::min(here - r, kTileRows) - 1](scratch.panel + c * steps * kPanelStep, steps,
                                                     rows + first + r, scratch.sums + r * kPanel + c);
+        }
       take(first, here, n0, n1, scratch.sums);
     }
   }

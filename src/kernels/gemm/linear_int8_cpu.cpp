@@ -62,6 +62,7 @@ struct Int8Codes {
   using Products               = SignedProducts;
   static constexpr int kOffset = 0;
 #endif
+  using TileProducts                 = Products;
   static constexpr float kUnit       = 1;
   static constexpr int8_t kOrder[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   static constexpr int64_t kRaw      = kBlocks;
@@ -116,6 +117,8 @@ struct Int8Codes {
     const int8_t* ahead = values_of(output + 4, group);
     for (int64_t line = 0; line < kBlocks * kInt8Group; line += 64) hwy::Prefetch(ahead + line);
   }
+
+  const char* address(int64_t output) const { return reinterpret_cast<const char*>(values_of(output, 0)); }
 
  private:
   HWY_INLINE const int8_t* values_of(int64_t output, int64_t group) const {

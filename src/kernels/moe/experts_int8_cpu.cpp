@@ -9,6 +9,8 @@
 //         this small cannot saturate
 #include "kernels/moe/experts_int8.h"
 
+#include <type_traits>
+
 #include "core/thread_pool.h"
 #include "kernels/gemm/panel_scheduler_cpu.h"
 
@@ -80,13 +82,11 @@ HWY_INLINE void unpack(Bytes words, Bytes& even, Bytes& odd) {
 // as bytes of vector 2 w + odd. Lane 4 m + i is block 2 i + m, which is what a transposition inside each half
 // of 128 bits makes of 4 vectors of packed weights.
 struct Mxfp4Codes {
-#if HWY_TARGET == HWY_AVX3
-  using Products = VnniProducts;
-#else
-  using Products = ShortProducts;
-#endif
-  static constexpr int kOffset       = 12;
-  static constexpr float kUnit       = 0.5f;
+  // On Zen 4 VNNI gains nothing for few rows, where unpacking takes most of the time.
+  using Products               = ShortProducts;
+  using TileProducts           = std::conditional_t<HWY_TARGET == HWY_AVX3, VnniShortProducts, ShortProducts>;
+  static constexpr int kOffset = 12;
+  static constexpr float kUnit = 0.5f;
   static constexpr int8_t kOrder[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
   static constexpr int64_t kRaw      = 4;
   static constexpr int64_t lane_of(int64_t block) { return block % 2 * 4 + block / 2; }
@@ -137,6 +137,8 @@ struct Mxfp4Codes {
     const uint8_t* ahead = blocks_of(output + 8, block);
     for (int64_t line = 0; line < kBlocks * kMxfp4Block / 2; line += 64) hwy::Prefetch(ahead + line);
   }
+
+  const char* address(int64_t output) const { return reinterpret_cast<const char*>(blocks_of(output, 0)); }
 
  private:
   HWY_INLINE const uint8_t* blocks_of(int64_t output, int64_t block) const {

@@ -108,6 +108,13 @@ class MeasureEngine(unittest.TestCase):
             self.assertAlmostEqual(said * b / a, 1, places=4)
         self.assertEqual((ratio["lo"], ratio["hi"]), (min(ratio["samples"]), max(ratio["samples"])))
 
+    def test_the_loads_and_our_flags_are_chosen(self):
+        self.install_stub()
+        record = self.record(self.measure("--beside", "llama.cpp", "--repeats", "1", "--loads", "decode,prefill",
+                                          "--fathom-flags=--activation-dtype int8", STUB_TOKEN_S="0.002"))
+        self.assertEqual([load["load"] for load in record["beside"]["loads"]], ["decode_1", "decode_2", "prefill_1", "prefill_2"])
+        self.assertTrue(self.engines(record)["fathom"]["settings"].endswith("--activation-dtype int8"))
+
     def test_not_installed_and_without_a_file_for_it(self):
         engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1")))
         self.assertEqual(engines["llama.cpp"], {"name": "llama.cpp", "status": "skipped",
@@ -115,7 +122,7 @@ class MeasureEngine(unittest.TestCase):
         self.install_stub()
         (self.model / "any.gguf").unlink()
         engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1")))
-        self.assertIn(".gguf", engines["llama.cpp"]["why_not"])
+        self.assertIn("tools/make_gguf", engines["llama.cpp"]["why_not"])
 
     def test_an_engine_that_dies_between_two_loads_keeps_what_it_gave(self):
         self.install_stub()
@@ -148,11 +155,57 @@ class MeasureEngine(unittest.TestCase):
 
     def test_bad_flags(self):
         for flags, said in ((("--beside", "sglang"), "sglang"), (("--beside", "vllm,vllm"), "each once"), (("--budget", "-1"), "--budget"),
-                            (("--repeats", "0"), "--repeats"), (("--batches", "1,x"), "--batches"), (("--wat",), "--wat")):
+                            (("--repeats", "0"), "--repeats"), (("--batches", "1,x"), "--batches"), (("--loads", "all"), "--loads"), (("--wat",), "--wat")):
             result = self.measure(*flags)
             self.assertEqual(result.returncode, 5, result.stderr)
             self.assertIn(said, result.stderr.splitlines()[-1])
             self.assertFalse(self.out.exists())
+
+
+class MakeGguf(unittest.TestCase):
+    """The file holds the checkpoint's weights exactly, by the decoders of Python's gguf."""
+
+    def setUp(self):
+        try:
+            import gguf
+            import numpy
+        except ImportError as missing:
+            self.skipTest(f"needs_library: {missing}")
+        self.gguf, self.numpy = gguf, numpy
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def read(self, model):
+        out = self.folder / "out.gguf"
+        subprocess.run([sys.executable, ROOT / "tools/make_gguf", model, out], check=True, timeout=100)
+        decode = self.gguf.quants.dequantize
+        return {tensor.name: (tensor.tensor_type.name, decode(tensor.data, tensor.tensor_type)) for tensor in self.gguf.GGUFReader(out).tensors}
+
+    def tensor(self, model, name, dtype):
+        data = (model / "model.safetensors").read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        about = json.loads(data[8:8 + length])[name]
+        begin, end = (8 + length + at for at in about["data_offsets"])
+        return self.numpy.frombuffer(data[begin:end], dtype).reshape(about["shape"])
+
+    def bf16(self, model, name):
+        return (self.tensor(model, name, "u2").astype("u4") << 16).view("f4")
+
+    def test_every_format_is_exact(self):
+        np, tiny, packed = self.numpy, ROOT / "models" / "tiny", self.folder / "int8"
+        subprocess.run([FATHOM, "model", "quantize", "--dense", "int8", tiny, packed], check=True, timeout=100, stdout=subprocess.DEVNULL)
+        plain, int8 = self.read(tiny), self.read(packed)
+        self.assertEqual([kinds["output.weight"][0] for kinds in (plain, int8)], ["BF16", "Q8_0"])
+        np.testing.assert_array_equal(plain["output.weight"][1], self.bf16(tiny, "lm_head.weight"))
+        scales = np.repeat(self.bf16(packed, "lm_head.weight_scale"), 32, 1)
+        np.testing.assert_array_equal(int8["output.weight"][1], self.tensor(packed, "lm_head.weight", "i1") * scales)
+        e2m1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], "f4")
+        for half, name in ((0, "gate"), (1, "up")):
+            blocks, scales = (self.tensor(tiny, f"model.layers.3.mlp.experts.gate_up_proj_{part}", "u1")[:, half::2] for part in ("blocks", "scales"))
+            numbers = e2m1[np.stack([blocks & 15, blocks >> 4], -1)].reshape(*scales.shape, 32)
+            expected = np.ldexp(numbers, scales[..., None].astype("i4") - 127).reshape(*scales.shape[:2], -1)
+            for made in (plain, int8):
+                self.assertEqual(made[f"blk.3.ffn_{name}_exps.weight"][0], "MXFP4")
+                np.testing.assert_array_equal(made[f"blk.3.ffn_{name}_exps.weight"][1], expected)
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def fathom(program, folder, plan):
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     flags = ["serve", "--model", folder, "--device", plan.device, "--port", port, "--max-model-len", plan.context,
              "--kv-tokens", plan.kv_tokens, "--max-num-seqs", plan.sequences, "--no-prefix-cache",
-             "--max-queued-requests", 4096, "--max-queued-tokens", 1 << 23]
+             "--max-queued-requests", 4096, "--max-queued-tokens", 1 << 23, *plan.fathom_flags]
     return server("fathom", version.strip().removeprefix("fathom "), [program, *flags], port, plan.ids, ["fathom", *flags])
 
 
@@ -210,7 +210,7 @@ def llama_cpp(folder, plan):
         raise Skipped("not installed: no llama-server on PATH")
     files = sorted(pathlib.Path(folder).glob("*.gguf"))
     if not files:
-        raise Skipped(f"{folder} has no .gguf file, which is what it reads")
+        raise Skipped(f"{folder} has no .gguf file, which is what it reads: tools/make_gguf writes it")
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     version = (said.stdout + said.stderr).strip().splitlines()[:1]
     port = free_port()

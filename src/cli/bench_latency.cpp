@@ -155,7 +155,7 @@ Latency measure_latency(const LatencyFlags& flags) {
   } else if (const auto ceilings = machine::read_ceilings(machine::ceilings_path())) {
     seen.read_bytes_per_s =
         machine::median_rate(machine::Level::dram, machine::Traffic::read, engine->threads(), *ceilings);
-    // Of experts that multiply integers, no ceiling is measured.
+    // Of matrices that multiply integers, no ceiling is measured.
     if (engine->config().activation_dtype == engine::EngineConfig::ActivationDtype::automatic)
       seen.peak_flops = machine::median_flops(DType::fp32, engine->threads(), *ceilings);
   }

@@ -90,10 +90,10 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   verb.add_option_function<std::string>(
           "--activation-dtype",
           [&c](const std::string& dtype) { c.activation_dtype = activation_dtypes().at(dtype); },
-          "auto (default; fp32, on a GPU bf16) or int8: on a CPU, inputs of experts in MXFP4 are rounded to "
-          "8 "
-          "bits, 32 to a scale, and multiplied as integers, which is faster (`fathom model eval` shows what "
-          "it costs in quality)")
+          "auto (default; fp32, on a GPU bf16) or int8: on a CPU, inputs of experts in MXFP4 and of weights "
+          "in "
+          "int8 are rounded to 8 bits, 32 to a scale, and multiplied as integers, which is faster (`fathom "
+          "model eval` shows what it costs in quality)")
       ->check(CLI::IsMember(activation_dtypes()))
       ->group("Engine");
   verb.add_option("--threads", c.threads, "CPU threads; 0: one for each CPU")

@@ -36,10 +36,10 @@ struct EngineConfig {
   bool emulate_kv_dtype    = false;
   bool emulate_kv_hadamard = false;  // and rotated before that (model/kv_rounding.h)
 
-  // Inputs of the experts. automatic: fp32 on CPUs, bf16 on a GPU. int8 (CPUs, experts in MXFP4): rounded to
-  // blocks of 32 integers with a scale each, and multiplied as integers (kernels/moe/experts_int8.h). It is
-  // faster, and logits err by what the rounding loses; they depend as little as before on
-  // other sequences.
+  // Inputs of matrices. automatic: fp32 on CPUs, bf16 on a GPU. int8 (CPUs, experts in MXFP4): those of
+  // experts and of dense weights in int8 are rounded to blocks of 32 integers with a scale each, and
+  // multiplied as integers (kernels/moe/experts_int8.h, kernels/gemm/linear_int8.h). It is faster, and logits
+  // err by what the rounding loses; they depend as little as before on other sequences.
   enum class ActivationDtype { automatic, int8 };
   ActivationDtype activation_dtype = ActivationDtype::automatic;
 

@@ -37,7 +37,9 @@ struct Ops {
 const Ops& reference_ops();  // plain C++, one thread: the reference of all tests
 const Ops& cpu_ops();        // AVX2 or AVX-512, chosen at run time, on all threads
 
-// CPU ops whose experts, all in MXFP4, get their inputs in int8 (kernels/moe/experts_int8.h).
+// CPU ops that get the inputs of quantized weights in int8: of the experts, all in MXFP4
+// (moe/experts_int8.h), and of dense matrices in int8 (gemm/linear_int8.h). Inputs of weights in bf16 stay in
+// fp32.
 Ops with_int8_activations(Ops ops);
 
 }  // namespace fathom::model

@@ -11,6 +11,8 @@
 
 namespace fathom::kernels {
 
+enum class Output { overwrite, add };  // what a product does with y
+
 struct Int8Weights {
   View<const int8_t, 2> values;  // [N, K], rows contiguous
   View<const bf16, 2> scales;    // [N, ceil(K / 32)], rows contiguous

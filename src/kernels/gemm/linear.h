@@ -14,8 +14,6 @@
 
 namespace fathom::kernels {
 
-enum class Output { overwrite, add };
-
 // x [T, K]; w [N, K], rows contiguous; bias [N] or empty (no data); y [T, N], rows contiguous. The order of
 // summation is fixed, so that row t of y depends neither on T nor on the other rows.
 void linear_reference(View<const float, 2> x, const DenseMatrix& w, View<const bf16, 1> bias, Output output,

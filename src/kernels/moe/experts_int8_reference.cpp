@@ -1,38 +1,14 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/expect.h"
 #include "core/mxfp4_nvfp4.h"
+#include "kernels/gemm/int8_row_reference.h"
 #include "kernels/moe/experts_int8.h"
 
 namespace fathom::kernels {
 namespace {
-
-// A row in int8: a scale for each block of 32.
-struct Int8Row {
-  std::vector<int> values;
-  std::vector<float> scales;
-};
-
-Int8Row quantize(const std::vector<float>& x) {
-  Int8Row row;
-  for (size_t first = 0; first < x.size(); first += kMxfp4Block) {
-    float largest = 0;
-    bool finite   = true;
-    for (size_t i = first; i < first + kMxfp4Block; ++i) {
-      finite &= std::isfinite(x[i]);
-      largest = std::max(largest, std::fabs(x[i]));
-    }
-    const float scale = finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
-    row.scales.push_back(scale);
-    for (size_t i = first; i < first + kMxfp4Block; ++i)
-      row.values.push_back(
-          scale > 0 ? static_cast<int>(std::clamp(std::nearbyint(x[i] / scale), -127.0f, 127.0f)) : 0);
-  }
-  return row;
-}
 
 // E2M1 numbers, doubled.
 constexpr int kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -68,7 +44,7 @@ void experts_int8_reference(View<const float, 2> x, View<const int32_t, 2> exper
   std::vector<float> in(static_cast<size_t>(hidden)), activation(static_cast<size_t>(intermediate));
   for (int64_t t = 0; t < x.extent(0); ++t) {
     for (int64_t h = 0; h < hidden; ++h) in[static_cast<size_t>(h)] = x(t, h);
-    const Int8Row in_int8 = quantize(in);
+    const Int8Row in_int8(in);
     for (int64_t k = 0; k < experts.extent(1); ++k) {
       const int64_t e = experts(t, k);
       if (e == kNoExpert) continue;
@@ -82,7 +58,7 @@ void experts_int8_reference(View<const float, 2> x, View<const int32_t, 2> exper
         activation[static_cast<size_t>(i)] =
             static_cast<float>(gate / (1 + std::exp(-w.alpha * gate)) * (up + 1));
       }
-      const Int8Row activation_int8 = quantize(activation);
+      const Int8Row activation_int8(activation);
       for (int64_t h = 0; h < hidden; ++h)
         y(t, h) += static_cast<float>(
             weights(t, k) * (dot(*mlp2, e, h, activation_int8) + static_cast<float>(w.mlp2_bias(e, h))));

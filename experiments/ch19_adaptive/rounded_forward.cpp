@@ -1,9 +1,10 @@
 #include "experiments/ch19_adaptive/rounded_forward.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <memory>
-#include <string>
+#include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "core/buffer.h"

@@ -1,6 +1,8 @@
 // A format for each input of a product, for all of its rows.
 #pragma once
 
+#include <vector>
+
 #include "experiments/ch19_adaptive/rounded_forward.h"
 
 namespace fathom::lab::precision_by_amax {

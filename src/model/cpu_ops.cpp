@@ -16,7 +16,7 @@ int64_t scratch_bytes_but_experts(const StepShape& s) {
 
 void linear_int8_where_weights_are(View<const float, 2> x, const kernels::DenseMatrix& w,
                                    View<const bf16, 1> bias, kernels::Output output, View<float, 2> y,
-                                   const kernels::Execution& on) {
+                                   const Execution& on) {
   if (const auto* int8 = std::get_if<kernels::Int8Weights>(&w))
     kernels::linear_int8_cpu(x, *int8, bias, output, y, on);
   else

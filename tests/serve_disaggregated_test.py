@@ -132,6 +132,24 @@ class Disaggregated(Workers):
         self.assertGreaterEqual(offload["failed"], 1)
         self.no_leak(decode, prefill)
 
+    def test_the_router_decides_where_prompts_are_computed(self):
+        """--routing-policy dynamic: only the prompt of more than 400 tokens goes to the prefill worker."""
+        prefill, (decode,), _ = self.pair()
+        router = self.begin("router", "--routing-policy", "dynamic", "--max-local-prefill-length", 400,
+                            *(f for w in (decode, prefill) for f in ("--peer", f"127.0.0.1:{w.port}")))
+        self.ready(router)
+        until(lambda: all(w["alive"] for w in status(router)["workers"]), "the router knows its workers")
+        for body in (asked(70), {**asked(71), "prompt": long_prompt(71, 30)}):
+            self.assertEqual(answer_of(router.ask(COMPLETIONS, **body)), answer_of(self.wanted(body)))
+        offload = status(decode)["offload"]
+        self.assertEqual((offload["asked"], offload["landed"]), (1, 1))
+        decisions = {name: count for name, count in status(router)["decisions"].items() if count}
+        self.assertEqual(decisions, {"local_short": 1, "remote_long": 1})
+        counted = {dict(labels)["decision"]: value for labels, value in
+                   router.metrics()["fathom_router_decisions_total"].items() if value}
+        self.assertEqual(counted, decisions)
+        self.assertNotIn("fathom_router_decisions_total", decode.metrics())
+
     def test_a_client_that_leaves_frees_everything(self):
         prefill, (decode,), router = self.pair()
         for body in ({**asked(50), "prompt": long_prompt(50, 45)}, asked(51, 3000)):

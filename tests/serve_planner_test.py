@@ -22,13 +22,13 @@ class Planner(Workers):
         self.ready(self.router)
         until(lambda: len(status(workers[2])["peers"]) == 2, "the decode worker knows whom to ask")
         # Answers only, more than a decode worker has places for.
-        answers = [{**asked(n, 500), "prompt": f"Once {n}"} for n in range(8)]
+        answers = [{**asked(n, 500), "prompt": f"Once {n}"} for n in range(6)]
         for body in answers:
             self.wanted(body)
         streams = [Streamed(self.router, body) for body in answers]
         until(lambda: self.roles() == ["decode", "decode", "prefill"], "a prefill worker writes answers now")
         # It takes answers on, while the first ones still run where they are.
-        more = [{**asked(n, 60), "prompt": f"Twice {n}"} for n in range(4)]
+        more = [{**asked(n, 60), "prompt": f"Twice {n}"} for n in range(2)]
         for body in more:
             self.wanted(body)
         streams += [Streamed(self.router, body) for body in more]
@@ -37,7 +37,7 @@ class Planner(Workers):
         (moved,) = (w for w in workers[:2] if status(w)["role"] == "decode")
         self.assertGreaterEqual(moved.metric("fathom_generated_tokens_total"), 60)
         # Prompts only.
-        prompts = [{**asked(n, 1), "prompt": long_prompt(n, 70)} for n in range(100, 110)]
+        prompts = [{**asked(n, 1), "prompt": long_prompt(n, 45)} for n in range(100, 110)]
         for body in prompts:
             self.wanted(body)
         streams = [Streamed(self.router, body) for body in prompts]

@@ -8,9 +8,9 @@ using namespace engine_session;
 
 engine::EngineConfig full() {
   engine::EngineConfig config;
-  config.max_context   = 256;
+  config.max_context   = 384;
   config.max_sequences = 32;
-  config.kv_tokens     = 32 * 256;
+  config.kv_tokens     = 32 * 384;
   return config;
 }
 

@@ -62,14 +62,14 @@ EngineConfig config_of_ranks(int64_t ranks, bool expert_parallel) {
 // Greedy and seeded, prompts within and beyond the window of 64.
 std::vector<Request> some_requests() {
   std::vector<Request> requests;
-  for (const int64_t length : {1, 17, 90})
+  for (const int64_t length : {1, 90})
     for (const SamplingParameters& sampling :
          {SamplingParameters{.temperature = 0}, SamplingParameters{.temperature = 2, .seed = 7}}) {
       Request& request = requests.emplace_back();
       for (int64_t t = 0; t < length; ++t)
         request.prompt.push_back(static_cast<TokenId>((t * t * 3 + t * 5 + length) % 600));
       request.sampling   = sampling;
-      request.max_tokens = 12;
+      request.max_tokens = 8;
     }
   return requests;
 }
@@ -86,7 +86,7 @@ TEST(RankedRunner, AnyNumberOfRanksGivesTheTokensOfOne) {
     if (expected.empty()) expected = ids;
     EXPECT_EQ(ids, expected);
   }
-  EXPECT_EQ(expected[0].size(), 12u);
+  EXPECT_EQ(expected[0].size(), 8u);
   EXPECT_NE(expected[0], expected[1]);  // the seed has an effect
 }
 
@@ -165,7 +165,7 @@ struct FaultyEngine {
   std::unique_ptr<Engine> engine;
 };
 
-Request one_request() { return std::move(some_requests()[2]); }
+Request one_request() { return std::move(some_requests()[0]); }
 
 std::vector<TokenId> right_answer() {
   return answer_of(*Engine::start(bundled(), config_of_ranks(1, false)).value(), one_request()).ids;

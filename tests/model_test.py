@@ -279,6 +279,8 @@ class Eval(Program):
         self.assertEqual([rounded[which]["activations"] for which in ("model", "against")], ["int8", "fp32"])
         self.assertEqual(rounded["against"]["likelihood"], alone["model"]["likelihood"])
         self.assertTrue(1e-10 < rounded["divergence"]["kl"] < 1e-2, rounded["divergence"])
+        both = eval(int8, "--activation-dtype", "int8", "--against-activation-dtype", "auto")  # inputs of dense matrices, too
+        self.assertTrue(1e-10 < both["divergence"]["kl"] < 1e-2, both["divergence"])
         self.refused("fathom model quantize", "model", "eval", self.folder / "fake_bf16", "--activation-dtype", "int8", "--grammar",
                      tiny / "tasks.toml", "--count", 1)
         self.refused("int4", "model", "quantize", "--fake", "int4", tiny, self.folder / "none")

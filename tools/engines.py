@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 
-PROMPTS_A_REQUEST = 128  # Fathom's limit; every server gets the same requests
+PROMPTS_A_REQUEST = 128  # Fathom's limit, for every server that reports the tokens of all of them
 
 # Reads lines "BATCH PROMPT_LEN TOKENS" and answers each with the seconds of one generate().
 TRANSFORMERS = """
@@ -84,6 +84,8 @@ class Engine:
 
 
 class Server(Engine):
+    prompts_a_request = PROMPTS_A_REQUEST
+
     def __init__(self, name, version, command, settings, port, ids):
         super().__init__(name, version, command, settings, stdout=subprocess.DEVNULL)
         self.port, self.ids, self.random = port, ids, random.Random(1)
@@ -112,8 +114,8 @@ class Server(Engine):
 
     def seconds(self, batch, length, tokens, deadline):
         prompts = [[self.random.randrange(300, self.ids) for _ in range(length)] for _ in range(batch)]
-        bodies = [json.dumps({"model": self.model, "prompt": prompts[i:i + PROMPTS_A_REQUEST], "max_tokens": tokens,
-                              "temperature": 0, "ignore_eos": True}).encode() for i in range(0, batch, PROMPTS_A_REQUEST)]
+        bodies = [json.dumps({"model": self.model, "prompt": prompts[i:i + self.prompts_a_request], "max_tokens": tokens,
+                              "temperature": 0, "ignore_eos": True}).encode() for i in range(0, batch, self.prompts_a_request)]
         with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
             start = time.perf_counter()
             try:
@@ -216,7 +218,9 @@ def llama_cpp(folder, plan):
     port = free_port()
     flags = ["--model", files[0], "--host", "127.0.0.1", "--port", port, "--parallel", plan.sequences, "--kv-unified", "--ctx-size",
              plan.kv_tokens, "--n-gpu-layers", 0 if plan.device == "cpu" else 999]
-    return server("llama.cpp", version[0] if version else "unknown", [program, *flags], port, plan.ids, ["llama-server", *flags])
+    made = server("llama.cpp", version[0] if version else "unknown", [program, *flags], port, plan.ids, ["llama-server", *flags])
+    made.prompts_a_request = 1  # of several it reports the tokens of the first
+    return made
 
 
 def transformers(folder, plan):

@@ -193,9 +193,8 @@ struct SignedProducts {
 //   TileProducts        for many; offsets are those of Products
 //   kOffset             added to weights
 //   kUnit               a weight is this much of its scale
-//   kOrder              the order of a block's numbers, as bytes of the words of vectors 0 to 3, and of 4 to
-//   7
-//                       (relative to number 16)
+//   kOrder              the order of a block's numbers, as bytes of the words of vectors 0 to 3; of vectors
+//                       4 to 7 the same, relative to number 16
 //   lane_of(block)      of a step
 //   load(output, block, raw)       the step at `block`: loads kRaw vectors, returns scales
 //   load_last(output, block, raw)  the last step, which is not full

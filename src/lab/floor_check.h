@@ -25,13 +25,19 @@ int64_t rotated_bytes(const ExperimentInfo& experiment, const Problem& problem, 
 // is declared or known.
 std::optional<double> floor_ns(Backend backend, const Cost& cost, int64_t working_set, int threads);
 
+// The same after the rates that it rests on were measured again, a second or two: rates that were measured
+// while the machine was busy are too low. Better ones are kept. A GPU's are not measured again.
+std::optional<double> floor_measured_again(Backend backend, const Cost& cost, int64_t working_set,
+                                           int threads);
+
 // Below 0.9 of the floor a time is suspected, not yet caught: `probe_again` measures five more samples, for a
 // first time that was the machine's hiccup, and the floor gives way to `fastest_control_ns`, what this run's
-// own control took at its best, for a floor that was measured too low. `median_ns` and all others: of one
-// call.
+// own control took at its best, and to `floor_again`, for a floor that was measured too low. `median_ns` and
+// all others: of one call.
 std::optional<Caught> check_floor(double median_ns, std::optional<double> floor_ns,
                                   std::optional<double> fastest_control_ns,
-                                  const std::function<std::vector<double>()>& probe_again);
+                                  const std::function<std::vector<double>()>& probe_again,
+                                  const std::function<std::optional<double>()>& floor_again);
 
 // Beyond it the declared limit is not the limit.
 inline constexpr double kLargestShare = 1.02;

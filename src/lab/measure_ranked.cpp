@@ -226,9 +226,9 @@ class RankRun {
   }
 
   void check_floors(const Cost& cost, PointRecord& point) {
-    const int64_t bytes = working_set(experiment_, steps_.problems()[0]);
-    steps_.mine().floor_ns =
-        floor_ns(experiment_.backend, cost, bytes, steps_.pools().of(kAllThreads).threads()).value_or(0);
+    const int64_t bytes    = working_set(experiment_, steps_.problems()[0]);
+    const int threads      = steps_.pools().of(kAllThreads).threads();
+    steps_.mine().floor_ns = floor_ns(experiment_.backend, cost, bytes, threads).value_or(0);
     group_.barrier();
     double floor = 0;
     for (int rank = 0; rank < group_.size(); ++rank) floor = std::max(floor, group_.slot(rank).floor_ns);
@@ -240,14 +240,26 @@ class RankRun {
     for (size_t v = 0; v < point.variants.size(); ++v) {
       VariantRecord& record = point.variants[v];
       if (record.status != Outcome::ok || samples_[v].empty()) continue;
-      const auto caught = check_floor(measure::median(samples_[v]), point.floor_ns, fastest, [&] {
+      const auto probe_again = [&] {
         post(v, "probe again", 1);
         std::vector<double> again;
         for (int i = 0; i < 5 && record.status == Outcome::ok; ++i)
           again.push_back(steps_.sample(v, i % steps_.problems().sets(),
                                         {.timed = true, .steps = point.calls_per_sample}, record));
         return again;
-      });
+      };
+      // Rank 0 measures, for all.
+      const auto floor_again = [&]() -> std::optional<double> {
+        if (rank_ == 0)
+          steps_.mine().floor_ns =
+              floor_measured_again(experiment_.backend, cost, bytes, threads).value_or(0);
+        group_.barrier();
+        const double again = group_.slot(0).floor_ns;
+        group_.barrier();
+        return again > 0 ? std::optional(again) : std::nullopt;
+      };
+      const auto caught =
+          check_floor(measure::median(samples_[v]), point.floor_ns, fastest, probe_again, floor_again);
       if (caught && record.status == Outcome::ok) set_caught(record, *caught);
     }
   }

@@ -38,8 +38,8 @@ const Ops& reference_ops();  // plain C++, one thread: the reference of all test
 const Ops& cpu_ops();        // AVX2 or AVX-512, chosen at run time, on all threads
 
 // CPU ops that get the inputs of quantized weights in int8: of the experts, all in MXFP4
-// (moe/experts_int8.h), and of dense matrices in int8 (gemm/linear_int8.h). Inputs of weights in bf16 stay in
-// fp32.
+// (kernels/moe/experts_int8.h), and of dense matrices in int8 (kernels/gemm/linear_int8.h). Inputs of weights
+// in bf16 stay in fp32.
 Ops with_int8_activations(Ops ops);
 
 }  // namespace fathom::model

@@ -5,8 +5,8 @@
 // limit   few tokens: memory bandwidth; many: the units that multiply bytes
 // idea    A byte shuffle makes of a code its number, doubled, plus 12: 0 to 24, the unsigned factor of a
 // product
-//         of bytes (gemm/int8_dot_cpu.h). With AVX2 its products are summed in 16 bits, which with weights
-//         this small cannot saturate
+//         of bytes (kernels/gemm/int8_dot_cpu.h). With AVX2 its products are summed in 16 bits, which with
+//         weights this small cannot saturate
 #include "kernels/moe/experts_int8.h"
 
 #include <type_traits>

@@ -4,9 +4,8 @@
 // ops     2 T N K, integers of 8 bits; 1/32 as many in fp32
 // limit   memory bandwidth up to a handful of rows, the units that multiply bytes beyond
 // idea    The products of kernels/gemm/int8_dot_cpu.h: sums of a group are exact in integers. With VNNI a
-// weight
-//         becomes unsigned by an offset of 128. With AVX2, whose products are summed in 16 bits, that would
-//         not fit, and the sign of each weight goes over to the value instead
+//         weight becomes unsigned by an offset of 128. With AVX2, whose products are summed in 16 bits, that
+//         would not fit, and the sign of each weight goes over to the value instead
 #include "kernels/gemm/linear_int8.h"
 
 #include <fmt/format.h>

@@ -4,9 +4,8 @@
 // ops     6 H I for each token and expert of it, integers of 8 bits; 1/32 as many in fp32
 // limit   few tokens: memory bandwidth; many: the units that multiply bytes
 // idea    A byte shuffle makes of a code its number, doubled, plus 12: 0 to 24, the unsigned factor of a
-// product
-//         of bytes (kernels/gemm/int8_dot_cpu.h). With AVX2 its products are summed in 16 bits, which with
-//         weights this small cannot saturate
+//         product of bytes (kernels/gemm/int8_dot_cpu.h). With AVX2 products are summed in 16 bits, which
+//         with weights this small cannot saturate
 #include "kernels/moe/experts_int8.h"
 
 #include <type_traits>

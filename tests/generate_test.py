@@ -114,10 +114,12 @@ class GenerateFromIds(Folder):
             self.assertEqual(ranks, one, flags)
         self.refused("generate", "--model", self.bare, "--prompt-ids", "1", "-tp", 3,
                      words=["--tensor-parallel-size 3 does not divide the model's 8 attention heads"])
+        self.refused("generate", "--model", self.bare, "--prompt-ids", "1", "--no-mmap", "--device", "cuda",
+                     words=["--no-mmap is for CPUs"])
 
     def test_the_engine_does_not_matter(self):
         expected = self.generate(range(40), "--ignore-eos", "--max-tokens", 60)["output_ids"]
-        for flags in (("--baseline",), ("--draft-tokens", 3),
+        for flags in (("--baseline",), ("--no-mmap",), ("--draft-tokens", 3),
                       ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}'),
                       ("--speculative-config", '{"method": "suffix", "num_speculative_tokens": 7}'), ("--max-num-batched-tokens", 7, "--block-size", 3),
                       ("--adaptive",), ("--prefix-cache-eviction", "adaptive")):

@@ -12,7 +12,8 @@
 namespace fathom::cli {
 
 engine::EngineConfig EngineFlags::chosen() const {
-  const auto sizes       = gpu ? engine::EngineConfig::on_gpu() : engine::EngineConfig();
+  const auto sizes = gpu ? engine::EngineConfig::on_gpu() : engine::EngineConfig();
+  if (gpu && !config.mmap) throw UsageError("--no-mmap is for CPUs: leave it out with --device cuda");
   engine::EngineConfig c = config;
   c.gpu                  = gpu;
   c.max_sequences        = max_sequences.value_or(sizes.max_sequences);
@@ -155,6 +156,10 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
             name, [&feature] { feature = false; }, help)
         ->group("Engine");
   };
+  off("--no-mmap", c.mmap,
+      "Copy the weights into huge pages instead of mapping their file: a CPU reads them faster, loading "
+      "takes "
+      "longer, and the copy takes memory besides the file's cache");
   off("--no-continuous-batching", c.continuous_batching,
       "Static batches of 8: no request joins before all have finished");
   off("--no-paged-kv", c.paged_kv, "Reserve max-model-len tokens of KV cache for each request");

@@ -25,8 +25,8 @@ std::filesystem::path model_folder(const std::string& named) {
   return *bundled;
 }
 
-model::Checkpoint open_checkpoint(const std::filesystem::path& folder) {
-  auto checkpoint = value_or_usage_error(model::Checkpoint::open(folder));
+model::Checkpoint open_checkpoint(const std::filesystem::path& folder, model::Safetensors::Load load) {
+  auto checkpoint = value_or_usage_error(model::Checkpoint::open(folder, load));
   say_what_was_rounded(folder, checkpoint.weights);
   return checkpoint;
 }

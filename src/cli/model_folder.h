@@ -15,7 +15,8 @@ namespace fathom::cli {
 std::filesystem::path model_folder(const std::string& named);
 
 // Both throw UsageError where the checkpoint cannot be read, and say on stderr if tensors of it were rounded.
-model::Checkpoint open_checkpoint(const std::filesystem::path& folder);
+model::Checkpoint open_checkpoint(const std::filesystem::path& folder,
+                                  model::Safetensors::Load load = model::Safetensors::Load::mapped);
 std::unique_ptr<engine::Engine> open_engine(const std::filesystem::path& folder,
                                             const engine::EngineConfig& config);
 

@@ -13,6 +13,7 @@
 #include "cli/model_folder.h"
 #include "cli/number_check.h"
 #include "cli/usage_error.h"
+#include "engine/resolve_config.h"
 
 namespace fathom::cli {
 namespace {
@@ -71,7 +72,7 @@ void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
 }
 
 model::Checkpoint open_checkpoint(const OfflineInferenceFlags& flags) {
-  return open_checkpoint(model_folder(flags.model));
+  return open_checkpoint(model_folder(flags.model), engine::weights_load(flags.engine.chosen()));
 }
 
 model::HarmonyMessage system_message(const model::Checkpoint& checkpoint,

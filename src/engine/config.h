@@ -19,10 +19,13 @@ struct EngineConfig {
   // process, among which `threads` are divided. With expert_parallel a rank has whole experts.
   int64_t tensor_parallel = 1;
   bool expert_parallel    = false;
-  int64_t max_context     = 4096;   // tokens of a sequence, prompt and output (vLLM: max_model_len)
-  int64_t max_sequences   = 64;     // running at once (vLLM: max_num_seqs)
-  int64_t kv_tokens       = 32768;  // tokens that the KV cache holds, of all sequences together
-  int64_t page_size       = 16;     // tokens
+  // Weights are read where the checkpoint is mapped; false: from a copy in huge pages (model/safetensors.h),
+  // for CPUs. For whoever opens the checkpoint (resolve_config.h).
+  bool mmap             = true;
+  int64_t max_context   = 4096;   // tokens of a sequence, prompt and output (vLLM: max_model_len)
+  int64_t max_sequences = 64;     // running at once (vLLM: max_num_seqs)
+  int64_t kv_tokens     = 32768;  // tokens that the KV cache holds, of all sequences together
+  int64_t page_size     = 16;     // tokens
   // Tokens of a step, at most; more where prompts are not chunked (vLLM: max_num_batched_tokens).
   int64_t step_tokens = 512;
 

@@ -31,7 +31,7 @@ std::array<SchedulerSetting, kSettingNames.size()> settings_of(const EngineConfi
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& folder,
                                              const EngineConfig& config) {
-  auto checkpoint = model::Checkpoint::open(folder);
+  auto checkpoint = model::Checkpoint::open(folder, weights_load(config));
   if (!checkpoint) return checkpoint.error();
   auto owned       = std::make_unique<const model::Checkpoint>(std::move(checkpoint).value());
   const auto& kept = *owned;

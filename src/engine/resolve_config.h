@@ -15,6 +15,11 @@ namespace fathom::engine {
 // The configuration with kv_tokens decided where it is 0, and checked against the model and the machine.
 Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineConfig config);
 
+// How the configuration wants a checkpoint opened.
+inline model::Safetensors::Load weights_load(const EngineConfig& config) {
+  return config.mmap ? model::Safetensors::Load::mapped : model::Safetensors::Load::copied;
+}
+
 // How the configuration cuts a model into ranks.
 inline model::ShardOptions shard_options(const EngineConfig& config) {
   return {.ranks = config.tensor_parallel, .expert_parallel = config.expert_parallel};

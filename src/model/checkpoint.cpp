@@ -85,10 +85,10 @@ Result<SamplingDefaults> read_sampling(const nlohmann::json& generation, const s
 
 }  // namespace
 
-Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder) {
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder, Safetensors::Load load) {
   auto config = read_config(folder / "config.json");
   if (!config) return config.error();
-  auto tensors = Safetensors::open(folder);
+  auto tensors = Safetensors::open(folder, load);
   if (!tensors) return tensors.error();
   auto weights = find_weights(*config, *tensors);
   if (!weights) return weights.error();

@@ -26,7 +26,8 @@ struct SamplingDefaults {
 };
 
 struct Checkpoint {
-  static Result<Checkpoint> open(const std::filesystem::path& folder);
+  static Result<Checkpoint> open(const std::filesystem::path& folder,
+                                 Safetensors::Load load = Safetensors::Load::mapped);
 
   Config config;
   Safetensors tensors;

@@ -11,9 +11,12 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "core/buffer.h"
 #include "core/expect.h"
 #include "core/strict_json.h"
 #include "model/safetensors_dtypes.h"
@@ -161,46 +164,69 @@ Result<TensorMap> parse_safetensors(std::span<const std::byte> file, const std::
   return tensors;
 }
 
-// A read-only memory mapping of a file.
-class Safetensors::Mapping {
+// The bytes of a file, mapped read-only or copied.
+class Safetensors::File {
  public:
-  static Result<std::shared_ptr<const Mapping>> of(const std::filesystem::path& file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
+  static Result<std::shared_ptr<const File>> open(const std::filesystem::path& path, Load load) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
     if (fd == -1)
-      return Error{fmt::format("{}: {}: name a file that can be read", file.string(), std::strerror(errno))};
-    auto mapping = of(fd, file);
+      return Error{fmt::format("{}: {}: name a file that can be read", path.string(), std::strerror(errno))};
+    auto file = of(fd, path, load);
     ::close(fd);
-    return mapping;
+    return file;
   }
 
-  Mapping(void* data, size_t size) : data_(data), size_(size) {}
-  Mapping(const Mapping&)            = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (size_ > 0) ::munmap(data_, size_);
+  File(void* mapped, size_t size) : data_(static_cast<const std::byte*>(mapped)), size_(size) {}
+  explicit File(Buffer<std::byte> copy)
+      : data_(copy.data()), size_(static_cast<size_t>(copy.size())), copy_(std::move(copy)) {}
+  File(const File&)            = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (size_ > 0 && !copy_.data()) ::munmap(const_cast<std::byte*>(data_), size_);
   }
 
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
 
  private:
-  static Result<std::shared_ptr<const Mapping>> of(int fd, const std::filesystem::path& file) {
+  static Result<std::shared_ptr<const File>> of(int fd, const std::filesystem::path& path, Load load) {
     struct stat status;
     FATHOM_SYSTEM(::fstat(fd, &status));
-    if (!S_ISREG(status.st_mode)) return Error{fmt::format("{}: no regular file: name one", file.string())};
+    if (!S_ISREG(status.st_mode)) return Error{fmt::format("{}: no regular file: name one", path.string())};
     const auto size = static_cast<size_t>(status.st_size);
-    if (size == 0) return std::make_shared<const Mapping>(nullptr, 0);
+    if (size == 0) return std::make_shared<const File>(nullptr, 0);
+    if (load == Load::copied) return copied(fd, path, status.st_size);
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
-      return Error{fmt::format("{}: cannot be mapped: {}: copy it to a local disk", file.string(),
+      return Error{fmt::format("{}: cannot be mapped: {}: copy it to a local disk", path.string(),
                                std::strerror(errno))};
-    return std::make_shared<const Mapping>(data, size);
+    return std::make_shared<const File>(data, size);
   }
 
-  void* data_;
+  static Result<std::shared_ptr<const File>> copied(int fd, const std::filesystem::path& path, int64_t size) {
+    Buffer<std::byte> copy;
+    try {
+      copy = Buffer<std::byte>(size);
+    } catch (const std::bad_alloc&) {
+      return Error{
+          fmt::format("{}: there is no memory for its {} bytes: map it instead", path.string(), size)};
+    }
+    for (int64_t done = 0; done < size;) {
+      const ssize_t n = ::read(fd, copy.data() + done, static_cast<size_t>(size - done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        return Error{fmt::format("{}: {} of {} bytes can be read: {}", path.string(), done, size,
+                                 n < 0 ? std::strerror(errno) : "it became shorter meanwhile")};
+      done += n;
+    }
+    return std::make_shared<const File>(std::move(copy));
+  }
+
+  const std::byte* data_;
   size_t size_;
+  Buffer<std::byte> copy_;  // empty: mapped
 };
 
-Result<Safetensors> Safetensors::open(const std::filesystem::path& path) {
+Result<Safetensors> Safetensors::open(const std::filesystem::path& path, Load load) {
   std::error_code ignored;  // a missing path is no folder; opening it reports the error
   std::filesystem::path file = path;
   if (std::filesystem::is_directory(path, ignored)) {
@@ -213,31 +239,31 @@ Result<Safetensors> Safetensors::open(const std::filesystem::path& path) {
   }
   Safetensors set;
   set.path_         = file.string();
-  const auto status = file.extension() == ".json" ? set.add_set(file) : set.add_file(file);
+  const auto status = file.extension() == ".json" ? set.add_set(file, load) : set.add_file(file, load);
   if (!status) return status.error();
   return set;
 }
 
-Status Safetensors::add_file(const std::filesystem::path& file) {
-  auto mapping = Mapping::of(file);
-  if (!mapping) return mapping.error();
-  auto tensors = parse_safetensors((*mapping)->bytes(), file.string());
+Status Safetensors::add_file(const std::filesystem::path& path, Load load) {
+  auto file = File::open(path, load);
+  if (!file) return file.error();
+  auto tensors = parse_safetensors((*file)->bytes(), path.string());
   if (!tensors) return tensors.error();
-  mappings_.push_back(*mapping);
+  files_.push_back(*file);
   tensors_.merge(*tensors);
   if (!tensors->empty())  // merge() leaves duplicates behind
-    return Error{fmt::format("{}: tensor {} is in another shard too: fetch the set again", file.string(),
+    return Error{fmt::format("{}: tensor {} is in another shard too: fetch the set again", path.string(),
                              in_quotes(tensors->begin()->first))};
   return Ok{};
 }
 
-Status Safetensors::add_set(const std::filesystem::path& index) {
+Status Safetensors::add_set(const std::filesystem::path& index, Load load) {
   const auto wrong = [&](std::string_view why) {
     return Error{fmt::format("{}: {}: fetch the set again", index.string(), why)};
   };
-  const auto mapping = Mapping::of(index);
-  if (!mapping) return mapping.error();
-  const auto bytes = (*mapping)->bytes();
+  const auto file = File::open(index, Load::mapped);
+  if (!file) return file.error();
+  const auto bytes = (*file)->bytes();
   if (bytes.size() > kMaxHeader) return wrong("it is too large for an index");
   const auto json = parse_strict_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!json) return wrong(json.error().message);
@@ -252,7 +278,7 @@ Status Safetensors::add_set(const std::filesystem::path& index) {
   }
   for (const auto& [shard, names] : shards) {
     const size_t before = tensors_.size();
-    if (const auto status = add_file(index.parent_path() / shard); !status) return status.error();
+    if (const auto status = add_file(index.parent_path() / shard, load); !status) return status.error();
     for (const std::string& name : names)
       if (!tensors_.contains(name))
         return wrong(fmt::format("tensor {} is not in {}", in_quotes(name), in_quotes(shard)));

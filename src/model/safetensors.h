@@ -1,8 +1,7 @@
-// Reads safetensors: tensors in one memory-mapped file or a sharded set. Nothing is copied; a page is read
-// from disk when it is first touched.
+// Reads safetensors: tensors in one file or a sharded set, memory-mapped or copied.
 //
 // A file is 8 bytes N (little endian), N bytes of JSON {"name": {"dtype", "shape", "data_offsets": [b, e]}},
-// and data. For any bytes, opening either fails or yields tensors whose views are inside the mapping and
+// and data. For any bytes, opening either fails or yields tensors whose views are inside the file and
 // aligned for their type. Truncating a file while it is mapped kills its readers (SIGBUS).
 // https://github.com/huggingface/safetensors#format
 #pragma once
@@ -37,9 +36,14 @@ Result<TensorMap> parse_safetensors(std::span<const std::byte> file, const std::
 
 class Safetensors {
  public:
+  // mapped: nothing is copied, and a page is read from disk when it is first touched. copied: the files are
+  // read into memory in huge pages, which a core reads faster than the 4 KiB pages of a mapped file:
+  // prefetchers stop at the end of a page.
+  enum class Load { mapped, copied };
+
   // Opens a file, a sharded set by its index (*.index.json, shards in the same folder), or a folder that has
   // model.safetensors.index.json or model.safetensors.
-  static Result<Safetensors> open(const std::filesystem::path& path);
+  static Result<Safetensors> open(const std::filesystem::path& path, Load load = Load::mapped);
 
   const TensorMap& tensors() const { return tensors_; }
   const Tensor* find(std::string_view name) const;  // null if missing
@@ -58,14 +62,14 @@ class Safetensors {
   }
 
  private:
-  class Mapping;
+  class File;
 
-  Status add_file(const std::filesystem::path& file);
-  Status add_set(const std::filesystem::path& index);
+  Status add_file(const std::filesystem::path& file, Load load);
+  Status add_set(const std::filesystem::path& index, Load load);
   Result<const Tensor*> checked(std::string_view name, DType dtype, int rank) const;
 
   std::string path_;
-  std::vector<std::shared_ptr<const Mapping>> mappings_;
+  std::vector<std::shared_ptr<const File>> files_;
   TensorMap tensors_;
 };
 

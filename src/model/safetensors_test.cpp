@@ -12,6 +12,7 @@ namespace fathom::model {
 namespace {
 
 using Json = nlohmann::json;
+using Load = Safetensors::Load;
 
 std::string bytes_of(const auto& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
@@ -57,8 +58,10 @@ TEST(Safetensors, ReadsValuesBackExactly) {
                                                                     {"h", "BF16", {2, 1}, bytes_of(halves)},
                                                                     {"empty", "F32", {0, 7}, ""},
                                                                     {"scalar", "U8", {}, "x"}}));
-  for (const auto& path : {folder.path(), folder.path() / "model.safetensors"}) {
-    auto opened = Safetensors::open(path);
+  for (const auto& [path, load] :
+       {std::pair(folder.path(), Load::mapped), std::pair(folder.path() / "model.safetensors", Load::mapped),
+        std::pair(folder.path(), Load::copied)}) {
+    auto opened = Safetensors::open(path, load);
     ASSERT_TRUE(opened) << opened.error().message;
     const Safetensors file = *std::move(opened);
     EXPECT_EQ(file.tensors().size(), 5u);

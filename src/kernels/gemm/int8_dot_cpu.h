@@ -112,19 +112,11 @@ inline constexpr int64_t kVectors = kInt8Group / 4;
 // 4 lacks.
 struct VnniProducts {
   using Sum = Ints;
-  // Sums of a block that run side by side, because a product takes four cycles until the next can add to it.
-  static constexpr int64_t chains(int64_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
   static HWY_INLINE Sum begin(const uint8_t* offsets) {
     return hn::Load(IntTag(), reinterpret_cast<const int32_t*>(offsets));
   }
   static HWY_INLINE Sum add(Sum sum, Bytes weights, Bytes values) {
     asm("%{evex%} vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(values.raw));
-    return sum;
-  }
-  static HWY_INLINE Sum add(Sum sum, Bytes weights, const uint8_t* values) {
-    asm("%{evex%} vpdpbusd %2, %1, %0"
-        : "+v"(sum.raw)
-        : "v"(weights.raw), "m"(*reinterpret_cast<const __m256i*>(values)));
     return sum;
   }
   static HWY_INLINE Ints total(Sum sum) { return sum; }
@@ -137,7 +129,6 @@ struct VnniProducts {
 // may wrap, but what is left without the offset, at most 16 x 12 x 127, fits again.
 struct ShortProducts {
   using Sum = Shorts;
-  static constexpr int64_t chains(int64_t) { return 1; }
   static HWY_INLINE Sum begin(const uint8_t* offsets) {
     return hn::Load(ShortTag(), reinterpret_cast<const int16_t*>(offsets));
   }
@@ -147,9 +138,6 @@ struct ShortProducts {
     sum = hn::Add(sum, Shorts{_mm256_maddubs_epi16(weights.raw, values.raw)});
     asm("" : "+v"(sum.raw));
     return sum;
-  }
-  static HWY_INLINE Sum add(Sum sum, Bytes weights, const uint8_t* values) {
-    return add(sum, weights, hn::Load(ByteTag(), values));
   }
   static HWY_INLINE Ints total(Sum sum) { return Ints{_mm256_madd_epi16(sum.raw, _mm256_set1_epi16(1))}; }
   static int32_t offsets(__m128i sums, int offset) {
@@ -168,7 +156,6 @@ struct VnniShortProducts : VnniProducts {
 // do not saturate, but no further product fits into 16 bits.
 struct SignedProducts {
   using Sum = Ints;
-  static constexpr int64_t chains(int64_t) { return 1; }
   static HWY_INLINE Sum begin(const uint8_t*) { return hn::Zero(IntTag()); }
   static HWY_INLINE Sum add(Sum sum, Bytes weights, Bytes values) {
     const __m256i pairs =
@@ -176,9 +163,6 @@ struct SignedProducts {
     sum = hn::Add(sum, Ints{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
     asm("" : "+v"(sum.raw));
     return sum;
-  }
-  static HWY_INLINE Sum add(Sum sum, Bytes weights, const uint8_t* values) {
-    return add(sum, weights, hn::Load(ByteTag(), values));
   }
   static HWY_INLINE Ints total(Sum sum) { return sum; }
   static int32_t offsets(__m128i, int) { return 0; }
@@ -304,9 +288,8 @@ inline constexpr int64_t kMaxGemvRows = 8;
 template <int64_t kRows, class Weights>
 HWY_NOINLINE void gemv_rows(const Weights& w, const uint8_t* const* rows, int64_t begin, int64_t end,
                             float* HWY_RESTRICT sums) {
-  using Products            = typename Weights::Products;
-  constexpr int64_t kChains = Products::chains(kRows);
-  const int64_t whole       = w.whole_steps() * kBlocks;
+  using Products      = typename Weights::Products;
+  const int64_t whole = w.whole_steps() * kBlocks;
   for (int64_t n = begin; n < end; ++n) {
     Floats of_row[kRows];
 #pragma GCC unroll 8

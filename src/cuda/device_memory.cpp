@@ -41,7 +41,8 @@ void* DeviceMemory::allocate(int64_t bytes) {
 void DeviceMemory::release(void* memory) noexcept { (void)cudaFree(memory); }
 
 void DeviceMemory::pin(void* memory, int64_t bytes) {
-  FATHOM_CUDA(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterMapped));
+  FATHOM_CUDA(cudaHostRegister(memory, static_cast<size_t>(bytes),
+                               cudaHostRegisterMapped | cudaHostRegisterPortable));
 }
 void DeviceMemory::unpin(void* memory) noexcept { (void)cudaHostUnregister(memory); }
 

@@ -1,0 +1,178 @@
+// All-reduce of two GPUs that one thread drives, against sums in double.
+#include "kernels/collectives/all_reduce_add.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "core/rng.h"
+#include "cuda/device.h"
+#include "cuda/device_buffer.h"
+#include "cuda/device_guard.h"
+#include "cuda/event.h"
+#include "cuda/graph.h"
+#include "cuda/peer_access.h"
+
+namespace fathom::kernels {
+namespace {
+
+constexpr int kTwo                               = 2;
+constexpr std::array<DeviceId, kTwo> kDevices    = {DeviceId{0}, DeviceId{1}};
+constexpr std::array<int64_t, 10> kNumbersOfRows = {1, 2, 31, 32, 33, 127, 256, 257, 1000, 1};
+
+class AllReduceAdd : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status can = can_access_peers(kDevices); !can) GTEST_SKIP() << can.error().message;
+    enable_peer_access(kDevices);
+  }
+};
+
+// What the ranks hold, with the numbers of the first all-reduce in `parts` and `x`.
+struct Ranks {
+  int64_t rows, addends, width;
+  ReceiveBuffer layout{.ranks = kTwo, .max_rows = rows, .width = width};
+  std::array<DeviceBuffer<std::byte>, kTwo> receive;
+  std::array<DeviceBuffer<float>, kTwo> parts, x;
+  std::array<DeviceBuffer<int32_t>, kTwo> pass;
+  std::array<Peers, kTwo> peers;
+
+  Ranks(int64_t rows, int64_t addends, int64_t width) : rows(rows), addends(addends), width(width) {
+    for (size_t r = 0; r < kTwo; ++r) {
+      Device& device = fathom::device(kDevices[r]);
+      receive[r]     = {device, layout.bytes()};
+      device.set_words(receive[r].data(), receive[r].bytes(), 0);
+      parts[r] = {device, rows * addends * width};
+      x[r]     = {device, rows * width};
+      pass[r]  = {device, 1};
+    }
+    for (size_t r = 0; r < kTwo; ++r) {
+      peers[r] = {.rank = static_cast<int>(r), .layout = layout};
+      for (size_t q = 0; q < kTwo; ++q) peers[r].receive[q] = receive[q].data();
+    }
+  }
+
+  static Device& of(size_t r) { return device(kDevices[r]); }
+  void set_pass(int32_t number) {
+    for (size_t r = 0; r < kTwo; ++r) of(r).to_device(pass[r].data(), &number, 4);
+  }
+  void all_reduce(size_t r, int64_t count, int index) {
+    all_reduce_add(View<const float, 3>(parts[r].as({count, addends, width})), peers[r],
+                   {.pass = View<const int32_t, 1>(pass[r].view()), .index = index, .count = 4},
+                   x[r].as({count, width}), of(r).stream());
+  }
+  template <class F>
+  void on_each(F&& f) {
+    for (size_t r = 0; r < kTwo; ++r) {
+      const DeviceGuard current(kDevices[r]);
+      f(r);
+    }
+  }
+  void synchronize() {
+    for (size_t r = 0; r < kTwo; ++r) of(r).synchronize();
+  }
+};
+
+std::vector<float> normal(int64_t n, uint64_t seed) {
+  std::vector<float> numbers(static_cast<size_t>(n));
+  fill_normal(numbers.data(), n, seed, 0, 1);
+  return numbers;
+}
+
+// `times` all-reduces into the same x, whose other halves still hold the one before.
+void expect_sums(int64_t rows, int64_t addends, int64_t width, int times) {
+  SCOPED_TRACE(testing::Message() << rows << " x " << addends << " x " << width);
+  Ranks ranks(rows, addends, width);
+  const std::vector<float> x = normal(rows * width, 99);
+  std::vector<double> expected(x.begin(), x.end());
+  for (size_t r = 0; r < kTwo; ++r) Ranks::of(r).to_device(ranks.x[r].data(), x.data(), ranks.x[r].bytes());
+  for (int n = 0; n < times; ++n) {
+    if (n % 4 == 0) ranks.set_pass(1 + n / 4);
+    for (size_t r = 0; r < kTwo; ++r) {
+      const auto parts = normal(rows * addends * width, 1000 + 2 * static_cast<uint64_t>(n) + r);
+      Ranks::of(r).to_device(ranks.parts[r].data(), parts.data(), ranks.parts[r].bytes());
+      for (int64_t t = 0; t < rows; ++t)
+        for (int64_t j = 0; j < addends; ++j)
+          for (int64_t h = 0; h < width; ++h)
+            expected[static_cast<size_t>(t * width + h)] +=
+                static_cast<double>(parts[static_cast<size_t>((t * addends + j) * width + h)]);
+    }
+    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, n % 4); });
+    ranks.synchronize();
+  }
+  std::array<std::vector<float>, kTwo> found;
+  for (size_t r = 0; r < kTwo; ++r) {
+    found[r].resize(x.size());
+    Ranks::of(r).to_host(found[r].data(), ranks.x[r].data(), ranks.x[r].bytes());
+  }
+  ASSERT_EQ(found[0], found[1]);  // to the bit
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(found[0][i]) - expected[i]));
+  // Sums of up to 2 times addends + 1 numbers below 32 in fp32, once each.
+  EXPECT_LT(worst, 32 * 0x1p-24 * static_cast<double>(times * (2 * addends + 1)));
+}
+
+TEST_F(AllReduceAdd, AddsTheSumsOfAllRanksToEach) {
+  for (const int64_t rows : kNumbersOfRows)
+    for (const int64_t addends : {1, 4}) expect_sums(rows, addends, 2880, 6);
+  for (const int64_t width : {4, 64, 132}) expect_sums(7, 3, width, 5), expect_sums(70, 3, width, 5);
+}
+
+TEST_F(AllReduceAdd, OfNoRowsIsNothing) {
+  Ranks ranks(1, 1, 64);
+  ranks.set_pass(1);
+  ranks.on_each([&](size_t r) { ranks.all_reduce(r, 0, 0); });
+  ranks.synchronize();
+}
+
+// Two kinds of batches in turn, as the engine has them, in CUDA graphs that are replayed: the pass is the
+// only thing that changes.
+TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
+  constexpr int64_t kRows = 100, kWidth = 2880;
+  Ranks ranks(kRows, 1, kWidth);
+  std::array<std::unique_ptr<CudaGraph>, kTwo> few, many;
+  const std::vector<float> ones(static_cast<size_t>(kRows * kWidth), 1);
+  for (size_t r = 0; r < kTwo; ++r) {
+    Ranks::of(r).to_device(ranks.parts[r].data(), ones.data(), ranks.parts[r].bytes());
+    Ranks::of(r).set_words(ranks.x[r].data(), ranks.x[r].bytes(), 0);
+  }
+  int32_t passes = 0;
+  for (const int64_t rows : {int64_t{5}, kRows}) {  // loads the kernels
+    ranks.set_pass(++passes);
+    ranks.on_each([&](size_t r) {
+      for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index);
+    });
+    ranks.synchronize();
+  }
+  ranks.on_each([&](size_t r) {
+    const auto both = [&, r](int64_t rows) {
+      return [&, r, rows] {
+        for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index);
+        rank_barrier(ranks.peers[r],
+                     {.pass = View<const int32_t, 1>(ranks.pass[r].view()), .index = 2, .count = 4},
+                     Ranks::of(r).stream());
+      };
+    };
+    few[r]  = std::make_unique<CudaGraph>(Ranks::of(r).stream(), both(5));
+    many[r] = std::make_unique<CudaGraph>(Ranks::of(r).stream(), both(kRows));
+  });
+  for (size_t r = 0; r < kTwo; ++r) Ranks::of(r).set_words(ranks.x[r].data(), ranks.x[r].bytes(), 0);
+  for (int replay = 0; replay < 50; ++replay) {
+    ranks.set_pass(++passes);
+    ranks.on_each([&](size_t r) { (replay % 2 ? few : many)[r]->launch(Ranks::of(r).stream()); });
+    ranks.synchronize();
+  }
+  for (size_t r = 0; r < kTwo; ++r) {
+    std::vector<float> x(static_cast<size_t>(kRows * kWidth));
+    Ranks::of(r).to_host(x.data(), ranks.x[r].data(), ranks.x[r].bytes());
+    for (size_t i = 0; i < x.size(); ++i)  // 25 replays of each, of two all-reduces of two ones
+      ASSERT_EQ(x[i], i < 5 * kWidth ? 200.0f : 100.0f) << i;
+  }
+}
+
+}  // namespace
+}  // namespace fathom::kernels

@@ -35,21 +35,25 @@ View<T, Rank> first(View<T, Rank> view, int64_t rows) {
 }  // namespace
 
 GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-                     kernels::SumOrder order, Device& device)
+                     kernels::SumOrder order, Device& device, int64_t rank, int64_t ranks)
     : config_(c),
       weights_(weights),
       max_rows_(max_rows),
       max_logit_rows_(max_logit_rows),
       order_(order),
       query_width_(c.num_attention_heads * kHeadDim),
-      intermediate_size_(padded(c.intermediate_size)) {
+      intermediate_size_(padded(c.intermediate_size)),
+      peers_{.rank   = static_cast<int>(rank),
+             .layout = {.ranks = ranks, .max_rows = max_rows, .width = c.hidden_size}} {
   const int64_t T = max_rows, H = c.hidden_size, expert_rows = T * c.num_experts_per_tok;
   x_              = {device, T * H};
   rope_table_     = {device, T * kHeadDim};
   frequencies_    = {device, kHeadDim / 2};
   expert_weights_ = {device, expert_rows};
   expert_outputs_ = {device, expert_rows * H};
-  logits_         = {device, max_logit_rows * c.vocab_size};
+  logits_         = {device, rank == 0 ? max_logit_rows * c.vocab_size : 0};
+  receive_        = {device, peers_.layout.bytes()};
+  partial_        = {device, ranks > 1 ? T * H : 0};
   normed_         = {device, T * H};
   q_              = {device, T * query_width_};
   attn_out_       = {device, T * query_width_};
@@ -65,11 +69,24 @@ GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_row
   std::copy(rope.inv_freq.begin(), rope.inv_freq.end(), frequencies.begin());
   device.to_device(frequencies_.data(), frequencies.data(), frequencies_.bytes());
   concentration_ = rope.concentration;
+  all_logits_    = logits_.data();
+  if (ranks > 1) device.set_words(receive_.data(), receive_.bytes(), 0);
 }
 
-int64_t GptOssGpu::bytes(const Config& c, int64_t T, int64_t R) {
+void GptOssGpu::join(std::span<GptOssGpu* const> ranks) {
+  for (GptOssGpu* model : ranks) {
+    FATHOM_EXPECT(model->ranks() == static_cast<int64_t>(ranks.size()),
+                  "a rank was made for another number of ranks");
+    for (size_t r = 0; r < ranks.size(); ++r) model->peers_.receive[r] = ranks[r]->receive_.data();
+    model->all_logits_ = ranks[0]->logits_.data();
+  }
+}
+
+int64_t GptOssGpu::bytes(const Config& c, int64_t T, int64_t R, int64_t ranks) {
   const int64_t H = c.hidden_size, expert_rows = T * c.num_experts_per_tok;
-  return 4 * (T * (H + kHeadDim) + expert_rows * (H + 3) + R * c.vocab_size) +
+  const kernels::ReceiveBuffer receive{.ranks = ranks, .max_rows = T, .width = H};
+  return receive.bytes() + (ranks > 1 ? 4 * T * H : 0) +
+         4 * (T * (H + kHeadDim) + expert_rows * (H + 3) + R * c.vocab_size) +
          2 * (T * (H + 2 * c.num_attention_heads * kHeadDim) +
               expert_rows * (H + padded(c.intermediate_size)) + R * H);
 }
@@ -92,15 +109,23 @@ void GptOssGpu::before_attention(const GpuBatch& batch, const GpuKvCache& kv, St
   project_qkv(0, batch, kv, stream);
 }
 
+kernels::CollectiveCall GptOssGpu::sum(const GpuBatch& batch, size_t layer, int index) const {
+  const auto layers = static_cast<int>(weights_.layers().size());
+  return {.pass = batch.pass, .index = 2 * static_cast<int>(layer) + index, .count = 2 * layers + 2};
+}
+
+View<const float, 3> GptOssGpu::expert_outputs(int64_t rows) const {
+  if (ranks() > 1 || rows == 0) return View<const float, 3>(nullptr, {0, 0, 0});
+  return expert_outputs_.as({rows, config_.num_experts_per_tok, config_.hidden_size});
+}
+
 // Adds the previous layer's expert outputs to x, normalises, and projects to queries, keys and values.
 void GptOssGpu::project_qkv(size_t l, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
   const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
   const GpuLayerWeights& w = weights_.layers()[l];
   const auto normed        = normed_.as({T, H});
-  const auto experts       = l == 0 ? View<const float, 3>(nullptr, {0, 0, 0})
-                                    : expert_outputs_.as({T, config_.num_experts_per_tok, H});
-  kernels::add_rmsnorm(x_.as({T, H}), experts, w.attn_norm, static_cast<float>(config_.rms_norm_eps), normed,
-                       stream);
+  kernels::add_rmsnorm(x_.as({T, H}), expert_outputs(l == 0 ? 0 : T), w.attn_norm,
+                       static_cast<float>(config_.rms_norm_eps), normed, stream);
   kernels::qkv_rope(constant(normed), w.qkv,
                     {.rope_table   = View<const float, 2>(rope_table_.as({T, kHeadDim})),
                      .slot_mapping = (sliding(l) ? batch.window : batch.full).slot_mapping,
@@ -129,16 +154,26 @@ void GptOssGpu::attention(size_t l, const GpuBatch& batch, const GpuKvCache& kv,
                                stream);
 }
 
-// The output projection (x += W_o attn_out + b_o), the experts, and the next layer up to its attention.
+// The output projection, the experts, and the next layer up to its attention.
 void GptOssGpu::after_attention(size_t l, const GpuBatch& batch, const GpuKvCache& kv, StreamRef stream) {
-  const int64_t T = batch.tokens.extent(0);
-  kernels::linear_add(constant(attn_out_.as({T, query_width_})), weights_.layers()[l].out,
-                      x_.as({T, config_.hidden_size}), stream, order_);
+  project_out(l, batch, stream);
   mlp(l, batch, stream);
   if (l + 1 < weights_.layers().size()) project_qkv(l + 1, batch, kv, stream);
 }
 
-// expert_outputs = the experts of norm(x). The next add_rmsnorm adds them to x.
+// x += W_o attn_out + b_o.
+void GptOssGpu::project_out(size_t l, const GpuBatch& batch, StreamRef stream) {
+  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
+  const auto x = x_.as({T, H});
+  const View<const bf16, 2> attn_out(attn_out_.as({T, query_width_}));
+  const auto& w = weights_.layers()[l].out;
+  if (ranks() == 1) return kernels::linear_add(attn_out, w, x, stream, order_);
+  kernels::linear(attn_out, w, partial_.as({T, H}), stream, order_);
+  kernels::all_reduce_add(View<const float, 3>(partial_.as({T, 1, H})), peers_, sum(batch, l, 0), x, stream);
+}
+
+// expert_outputs = the experts of norm(x). The next add_rmsnorm adds them to x; of several ranks, the sum
+// does.
 void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
   const int64_t T = batch.tokens.extent(0), H = config_.hidden_size, E = config_.num_local_experts;
   const int64_t top_k       = config_.num_experts_per_tok;
@@ -157,7 +192,7 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
   if (T <= kernels::kMaxGemvRows && order_ == kernels::SumOrder::by_rows) {
     kernels::experts_up_gemv(constant(normed), ids, w.mlp1, limit, alpha, activations, stream);
     kernels::experts_down_gemv(constant(activations), ids, weights, w.mlp2, expert_outputs, stream);
-    return;
+    return add_experts(l, batch, stream);
   }
   const auto sorted = sorted_.as({T * top_k, H});
   kernels::sort_by_expert(ids, expert_offsets_.as({E + 1}), sorted_ids_.as({T * top_k}), stream);
@@ -166,18 +201,27 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
   kernels::gather_rows(constant(normed), rows, top_k, sorted, stream);
   kernels::experts_up_grouped_gemm(constant(sorted), rows, w.mlp1, limit, alpha, activations, stream);
   kernels::experts_down_grouped_gemm(constant(activations), rows, weights, w.mlp2, expert_outputs, stream);
+  add_experts(l, batch, stream);
 }
 
-View<float, 2> GptOssGpu::logits(View<const int32_t, 1> rows, int64_t first, StreamRef stream) {
-  const int64_t R = rows.extent(0), T = max_rows_, H = config_.hidden_size;
+void GptOssGpu::add_experts(size_t l, const GpuBatch& batch, StreamRef stream) {
+  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
+  if (ranks() > 1)
+    kernels::all_reduce_add(View<const float, 3>(expert_outputs_.as({T, config_.num_experts_per_tok, H})),
+                            peers_, sum(batch, l, 1), x_.as({T, H}), stream);
+}
+
+void GptOssGpu::logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream) {
+  const int64_t R = rows.extent(0), T = max_rows_, H = config_.hidden_size, V = config_.vocab_size;
   FATHOM_EXPECT(first + R <= max_logit_rows_, "more rows of logits are wanted than the model was made for");
-  const auto normed = logit_rows_.as({R, H});
-  const View<float, 2> logits(logits_.data() + first * config_.vocab_size, {R, config_.vocab_size});
-  kernels::add_rmsnorm_rows(View<const float, 2>(x_.as({T, H})),
-                            expert_outputs_.as({T, config_.num_experts_per_tok, H}), rows, weights_.norm(),
+  const auto normed  = logit_rows_.as({R, H});
+  const int64_t part = V / ranks();
+  kernels::add_rmsnorm_rows(View<const float, 2>(x_.as({T, H})), expert_outputs(T), rows, weights_.norm(),
                             static_cast<float>(config_.rms_norm_eps), normed, stream);
-  kernels::linear(constant(normed), weights_.unembedding(), logits, stream, order_);
-  return logits;
+  kernels::linear(constant(normed), weights_.unembedding(),
+                  View<float, 2>(all_logits_ + first * V + peers_.rank * part, {R, part}, {V, 1}), stream,
+                  order_);
+  if (ranks() > 1) kernels::rank_barrier(peers_, sum(batch, weights_.layers().size(), 0), stream);
 }
 
 }  // namespace fathom::model

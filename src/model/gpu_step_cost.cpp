@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_cost.h"
 #include "kernels/attention/rope_table.h"
+#include "kernels/collectives/all_reduce_add.h"
 #include "kernels/embedding/embedding_gpu.h"
 #include "kernels/gemm/linear_gpu.h"
 #include "kernels/moe/experts_cost.h"
@@ -56,6 +57,8 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   const int64_t T = pass.rows, H = c.hidden_size, E = c.num_local_experts, top_k = c.num_experts_per_tok;
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, R = pass.logit_rows;
   const int64_t units = padded(c.intermediate_size), depth = padded(H);
+  const int64_t N          = pass.ranks;
+  const char* all_reduce   = T <= kernels::kLowLatencyRows ? "all_reduce_add_ll" : "all_reduce_add_simple";
   const bool few           = T <= kernels::kMaxGemvRows && !pass.fixed_order;
   const bool few_logits    = R <= kernels::kMaxGemvRows && !pass.fixed_order;
   const auto linear_kernel = [](bool gemv) { return gemv ? "linear_gemv" : "wgmma_gemm_kernel"; };
@@ -70,7 +73,7 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   to.launch("rope_table_kernel", "", kernels::rope_table_cost(T));
   for (size_t l = 0; l < c.layers.size(); ++l) {
     const int64_t position_bytes = kv_position_bytes(c.layers[l], format);
-    to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_cost(T, H, l == 0 ? 0 : top_k));
+    to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_cost(T, H, l == 0 || N > 1 ? 0 : top_k));
     to.launch(linear_kernel(few), "RopeKvWriteEpilogue",
               kernels::qkv_rope_cost(T, tokens, heads, kv_heads, depth, position_bytes));
     const int64_t window = c.layers[l] == Attention::sliding ? c.sliding_window : 0;
@@ -80,8 +83,14 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
     if (const AttentionReach reach = reach_of(pass.prompts, window); reach.rows > 0)
       to.launch("prefill_attention_kernel", "",
                 kernels::attention_cost(reach, heads, kv_heads, position_bytes));
-    to.launch(linear_kernel(few), "LinearEpilogue<true>",
-              kernels::linear_add_cost(T, padded(H), heads * kHeadDim, H, true));
+    if (N == 1) {
+      to.launch(linear_kernel(few), "LinearEpilogue<true>",
+                kernels::linear_add_cost(T, padded(H), heads * kHeadDim, H, true));
+    } else {
+      to.launch(linear_kernel(few), "LinearEpilogue<false>",
+                kernels::linear_cost(T, padded(H), heads * kHeadDim, H, true));
+      to.launch(all_reduce, "", kernels::all_reduce_add_cost(T, 1, H, N));
+    }
     to.launch("rmsnorm_router_kernel", "", kernels::rmsnorm_router_cost(T, H, E, top_k));
     const int64_t expert_rows = tokens * top_k;
     const auto up             = [&](int64_t rows) {
@@ -97,11 +106,12 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
       to.launch("wgmma_gemm_kernel", "SwigluEpilogue", up(expert_rows), expected);
       to.launch("wgmma_gemm_kernel", "WeightedEpilogue", down, expected);
     }
+    if (N > 1) to.launch(all_reduce, "", kernels::all_reduce_add_cost(T, top_k, H, N));
   }
   if (R == 0) return to.costs;
-  to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_rows_cost(R, H, top_k));
+  to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_rows_cost(R, H, N > 1 ? 0 : top_k));
   to.launch(linear_kernel(few_logits), "LinearEpilogue<false>",
-            kernels::linear_cost(R, padded(c.vocab_size), depth, c.vocab_size, false));
+            kernels::linear_cost(R, padded(c.vocab_size / N), depth, c.vocab_size / N, false));
   to.launch("sample_kernel", "", kernels::sample_cost(R, pass.random_rows, c.vocab_size));
   return to.costs;
 }

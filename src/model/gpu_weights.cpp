@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
-#include <span>
+#include <utility>
 
 #include "core/expect.h"
 #include "cuda/check.h"
@@ -28,10 +28,46 @@ using kernels::PackedMatrix;
 using kernels::padded;
 using kernels::RowOrder;
 
+// Bytes of the checkpoint: rows at equal distances, in blocks at equal distances. A rank's part of a matrix
+// is not contiguous (model/shard.h).
+struct Piece {
+  const std::byte* data;
+  int64_t blocks, block_stride, rows, row_stride, row_bytes;
+
+  int64_t bytes() const { return blocks * rows * row_bytes; }
+  // Bytes begin .. end, without what lies between rows.
+  void copy(std::byte* to, int64_t begin, int64_t end) const {
+    while (begin < end) {
+      const int64_t row = begin / row_bytes, in_row = begin % row_bytes;
+      const int64_t count   = std::min(row_bytes - in_row, end - begin);
+      const std::byte* from = data + row / rows * block_stride + row % rows * row_stride + in_row;
+      std::memcpy(to, from, static_cast<size_t>(count));
+      to += count;
+      begin += count;
+    }
+  }
+};
+
+// Dimensions 0 and 1 of three or more are blocks and rows; of two, 0 is the rows.
 template <class T, int Rank>
-std::span<const std::byte> bytes_of(View<const T, Rank> view) {
-  FATHOM_EXPECT(view.contiguous(), "weights are copied as they lie in the file");
-  return std::as_bytes(std::span(view.data(), static_cast<size_t>(view.size())));
+Piece piece_of(const View<const T, Rank>& view) {
+  constexpr int kRows = Rank > 2 ? 1 : 0;
+  int64_t numbers     = 1;
+  for (int d = Rank - 1; d > kRows; --d) {
+    FATHOM_EXPECT(view.stride(d) == numbers, "a row of weights is contiguous in the file");
+    numbers *= view.extent(d);
+  }
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  Piece piece{.data         = reinterpret_cast<const std::byte*>(view.data()),
+              .blocks       = Rank > 2 ? view.extent(0) : 1,
+              .block_stride = view.stride(0) * kBytes,
+              .rows         = view.extent(kRows),
+              .row_stride   = view.stride(kRows) * kBytes,
+              .row_bytes    = numbers * kBytes};
+  if (piece.row_stride == piece.row_bytes) piece.row_bytes *= std::exchange(piece.rows, 1);
+  if (piece.rows == 1 && piece.block_stride == piece.row_bytes)
+    piece.row_bytes *= std::exchange(piece.blocks, 1);
+  return piece;
 }
 
 // GpuWeights::check() refuses the others.
@@ -48,15 +84,15 @@ int64_t expert_bytes(int64_t experts, int64_t rows, int64_t depth) {
   return experts * (w.tiles_of_one() * (PackedExperts::kTileBytes + PackedExperts::kScaleBytes) + w.rows * 4);
 }
 
-// The largest E8M0 code among the scales of all experts of a layer.
+// The largest E8M0 code among the scales [E, rows, groups] of all experts of a layer.
 int largest_code(View<const uint8_t, 3> scales, ThreadPool& threads) {
   std::vector<uint8_t> largest(static_cast<size_t>(threads.threads()), 0);
-  const auto share = (scales.size() + threads.threads() - 1) / threads.threads();
+  const int64_t rows = scales.extent(1), all = scales.extent(0) * rows;
+  const int64_t share = (all + threads.threads() - 1) / threads.threads();
   threads.run([&](int worker) {
-    const int64_t begin = std::min(scales.size(), worker * share);
-    const int64_t end   = std::min(scales.size(), begin + share);
-    uint8_t most        = 0;
-    for (int64_t i = begin; i < end; ++i) most = std::max(most, scales.data()[i]);
+    uint8_t most = 0;
+    for (int64_t r = worker * share; r < std::min(all, (worker + 1) * share); ++r)
+      for (int64_t g = 0; g < scales.extent(2); ++g) most = std::max(most, scales(r / rows, r % rows, g));
     largest[static_cast<size_t>(worker)] = most;
   });
   return *std::max_element(largest.begin(), largest.end());
@@ -87,20 +123,19 @@ class GpuWeights::Upload {
   // Sends the parts of a piece, at most kPieceBytes in all, each aligned to 256 bytes. `use` gets their
   // addresses on the device and enqueues the kernels that read them.
   template <class F>
-  void send(std::initializer_list<std::span<const std::byte>> parts, F&& use) {
+  void send(std::initializer_list<Piece> parts, F&& use) {
     Slot& slot = slots_[next_++ % slots_.size()];
     slot.free.synchronize();
     std::array<std::byte*, 2> places{};
     FATHOM_EXPECT(parts.size() <= places.size(), "a piece has at most two parts");
     int64_t end = 0;
     size_t p    = 0;
-    for (const auto part : parts) {
-      const auto size   = static_cast<int64_t>(part.size());
-      std::byte* pinned = slot.pinned.data() + end;
+    for (const Piece& part : parts) {
+      const int64_t size = part.bytes();
+      std::byte* pinned  = slot.pinned.data() + end;
       FATHOM_EXPECT(end + size <= kPieceBytes, "a piece of weights is too large");
-      threads_.parallel_for(size, 1 << 16, [&](int64_t begin, int64_t until) {
-        std::memcpy(pinned + begin, part.data() + begin, static_cast<size_t>(until - begin));
-      });
+      threads_.parallel_for(size, 1 << 16,
+                            [&](int64_t begin, int64_t until) { part.copy(pinned + begin, begin, until); });
       places[p++] = slot.copy.data() + end;
       end += (size + 255) / 256 * 256;
       sent_ += size;
@@ -120,8 +155,8 @@ class GpuWeights::Upload {
     const int64_t rows = std::max<int64_t>(1, kPieceBytes / (columns * 2) / unit) * unit;
     for (int64_t row = 0; row < w.extent(0); row += rows) {
       const int64_t count = std::min(rows, w.extent(0) - row);
-      const View<const bf16, 2> piece(&w(row, 0), {count, columns});
-      send({bytes_of(piece)}, [&](const auto& at) {
+      const View<const bf16, 2> part(&w(row, 0), {count, columns}, {w.stride(0), w.stride(1)});
+      send({piece_of(part)}, [&](const auto& at) {
         const int64_t packed_row = first_row + row / unit * kTile;
         bf16* to_tiles           = tiles + packed_row / kTile * (to.depth / kTile) * (kTile * kTile);
         kernels::pack_matrix(View<const bf16, 2>(reinterpret_cast<bf16*>(at[0]), {count, columns}), order,
@@ -131,7 +166,7 @@ class GpuWeights::Upload {
   }
 
   void bias(View<const bf16, 2> bias, RowOrder order, int64_t head_dim, int64_t padded_rows, float* to) {
-    send({bytes_of(bias)}, [&](const auto& at) {
+    send({piece_of(bias)}, [&](const auto& at) {
       kernels::pack_bias(
           View<const bf16, 2>(reinterpret_cast<bf16*>(at[0]), {bias.extent(0), bias.extent(1)}), order,
           head_dim, padded_rows, to, stream());
@@ -189,13 +224,13 @@ Status GpuWeights::check(const Config& c, const Weights& weights) {
   return Ok{};
 }
 
-int64_t GpuWeights::bytes(const Config& c) {
+int64_t GpuWeights::bytes(const Config& c, int64_t ranks) {
   const int64_t H = c.hidden_size, I = c.intermediate_size, E = c.num_local_experts;
   const int64_t heads = c.num_attention_heads * kHeadDim;
   const int64_t layer = matrix_bytes(qkv_rows(c), H) + matrix_bytes(H, heads) +
                         expert_bytes(E, 2 * padded(I), H) + expert_bytes(E, H, I) + 2 * E * H +
                         4 * (2 * H + E + c.num_attention_heads);
-  return c.num_hidden_layers * layer + 2 * c.vocab_size * H + matrix_bytes(c.vocab_size, H) + 4 * H;
+  return c.num_hidden_layers * layer + 2 * c.vocab_size * H + matrix_bytes(c.vocab_size / ranks, H) + 4 * H;
 }
 
 template <class T>
@@ -214,13 +249,13 @@ GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& dev
   const auto embedding = plain(weights.embedding);
   for (int64_t row = 0; row < V; row += piece) {
     const int64_t rows = std::min(piece, V - row);
-    const auto part    = bytes_of(View<const bf16, 2>(&embedding(row, 0), {rows, H}));
+    const auto part    = piece_of(View<const bf16, 2>(&embedding(row, 0), {rows, H}));
     upload.send({part}, [&](const auto& at) {
-      FATHOM_CUDA(cudaMemcpyAsync(embedding_.data() + row * H, at[0], part.size(), cudaMemcpyDeviceToDevice,
-                                  upload.stream()));
+      FATHOM_CUDA(cudaMemcpyAsync(embedding_.data() + row * H, at[0], static_cast<size_t>(part.bytes()),
+                                  cudaMemcpyDeviceToDevice, upload.stream()));
     });
   }
-  unembedding_ = {.rows = padded(V), .depth = padded(H)};
+  unembedding_ = {.rows = padded(plain(weights.unembedding).extent(0)), .depth = padded(H)};
   auto* tiles  = keep<bf16>(unembedding_.rows * unembedding_.depth);
   upload.pack(plain(weights.unembedding), RowOrder::plain, 0, 0, 0, unembedding_, tiles);
   unembedding_.tiles = tiles;
@@ -276,12 +311,13 @@ PackedMatrix GpuWeights::attention_in(Upload& upload, const Config& c, const Lay
 PackedMatrix GpuWeights::attention_out(Upload& upload, const Config& c, const LayerWeights& w) {
   PackedMatrix packed{.rows = padded(c.hidden_size), .depth = c.num_attention_heads * kHeadDim};
   auto* tiles = keep<bf16>(packed.rows * packed.depth);
-  auto* bias  = keep<float>(packed.rows);
   upload.pack(plain(w.out), RowOrder::plain, 0, c.head_dim, 0, packed, tiles);
+  packed.tiles = tiles;
+  if (w.out_bias.extent(0) == 0) return packed;  // it is in another rank's part
+  auto* bias = keep<float>(packed.rows);
   upload.bias(View<const bf16, 2>(w.out_bias.data(), {1, w.out_bias.extent(0)}), RowOrder::plain, 0,
               packed.rows, bias);
-  packed.tiles = tiles;
-  packed.bias  = bias;
+  packed.bias = bias;
   return packed;
 }
 
@@ -303,9 +339,11 @@ PackedExperts GpuWeights::experts(Upload& upload, const ExpertMatrices& matrices
       std::clamp<int64_t>((Upload::kPieceBytes - 4096) / (out * groups * 17), 1, E);  // experts
   for (int64_t e = 0; e < E; e += a_piece) {
     const int64_t n = std::min(a_piece, E - e);
-    const View<const uint8_t, 4> blocks(&w.blocks(e, 0, 0, 0), {n, out, groups, 16});
-    const View<const uint8_t, 3> codes(&w.scales(e, 0, 0), {n, out, groups});
-    upload.send({bytes_of(blocks), bytes_of(codes)}, [&](const auto& at) {
+    const View<const uint8_t, 4> blocks(&w.blocks(e, 0, 0, 0), {n, out, groups, 16},
+                                        {w.blocks.stride(0), w.blocks.stride(1), 16, 1});
+    const View<const uint8_t, 3> codes(&w.scales(e, 0, 0), {n, out, groups},
+                                       {w.scales.stride(0), w.scales.stride(1), 1});
+    upload.send({piece_of(blocks), piece_of(codes)}, [&](const auto& at) {
       kernels::pack_experts(View<const uint8_t, 4>(reinterpret_cast<uint8_t*>(at[0]), {n, out, groups, 16}),
                             View<const uint8_t, 3>(reinterpret_cast<uint8_t*>(at[1]), {n, out, groups}),
                             order, exponent, tiles + e * tiles_bytes, scales + e * scale_bytes,

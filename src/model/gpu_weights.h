@@ -33,8 +33,8 @@ class GpuWeights {
  public:
   // Whether the GPU's kernels can run this model; the error names what they can't do.
   static Status check(const Config& config, const Weights& weights);
-  // Bytes of device memory that they take.
-  static int64_t bytes(const Config& config);
+  // Bytes of device memory that they take. `config` is that of a rank's part, of so many (model/shard.h).
+  static int64_t bytes(const Config& config, int64_t ranks = 1);
 
   // Copies and packs; returns when that is done. `progress` is called with the bytes done so far and in all.
   // The checkpoint must pass check(). Throws NotEnoughMemory.

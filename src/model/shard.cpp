@@ -96,10 +96,19 @@ Status can_shard(const Config& config, const ShardOptions& options) {
   return Ok{};
 }
 
-Shard shard_of(const Config& config, const Weights& weights, const ShardOptions& options, int64_t rank) {
+Config shard_config(const Config& config, const ShardOptions& options, int64_t rank) {
   FATHOM_EXPECT(can_shard(config, options) && rank >= 0 && rank < options.ranks,
                 "a model is cut into parts that can_shard() accepts, one for each rank");
-  Shard shard{.config = config, .weights = weights};
+  Config part              = config;
+  part.num_attention_heads = config.num_attention_heads / options.ranks;
+  part.num_key_value_heads = std::max<int64_t>(config.num_key_value_heads / options.ranks, 1);
+  if (!options.expert_parallel && options.ranks > 1)
+    part.intermediate_size = columns_of_rank(config, options, rank).count;
+  return part;
+}
+
+Shard shard_of(const Config& config, const Weights& weights, const ShardOptions& options, int64_t rank) {
+  Shard shard{.config = shard_config(config, options, rank), .weights = weights};
   if (options.ranks == 1) return shard;
   const int64_t Dh = config.head_dim, group = config.num_attention_heads / config.num_key_value_heads;
   const Range heads    = piece(config.num_attention_heads, options, rank);
@@ -108,12 +117,7 @@ Shard shard_of(const Config& config, const Weights& weights, const ShardOptions&
   const Range columns = columns_of_rank(config, options, rank);
   const Range experts = piece(config.num_local_experts, options, rank);
 
-  shard.config.num_attention_heads = heads.count;
-  shard.config.num_key_value_heads = kv_heads.count;
-  if (options.expert_parallel)
-    shard.weights.first_expert = experts.first;
-  else
-    shard.config.intermediate_size = columns.count;
+  if (options.expert_parallel) shard.weights.first_expert = experts.first;
   shard.weights.unembedding = slice(weights.unembedding, 0, piece(config.vocab_size, options, rank));
 
   const int64_t biases = config.num_local_experts * config.hidden_size;

@@ -31,6 +31,9 @@ struct Shard {
 // as possible, and each rank needs one.
 Status can_shard(const Config& config, const ShardOptions& options);
 
+// The config of rank `rank`'s part. Precondition: can_shard().
+Config shard_config(const Config& config, const ShardOptions& options, int64_t rank);
+
 // The part of rank `rank`, the whole model where there is one rank. Precondition: can_shard().
 Shard shard_of(const Config& config, const Weights& weights, const ShardOptions& options, int64_t rank);
 

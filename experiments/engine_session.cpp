@@ -297,7 +297,7 @@ void count_graphs(const Seen& seen, Metrics& metrics) {
 
 Start engine_of(const engine::EngineConfig& config) {
   if (config.gpu)
-    if (const Status can = engine::gpu_can_run(bundled().checkpoint, DeviceId{}); !can)
+    if (const Status can = engine::gpu_can_run(bundled().checkpoint, engine::EngineConfig::on_gpu()); !can)
       throw Unavailable("needs_cuda", can.error().message);
   return [config] { return value_or_throw(engine::Engine::start(bundled().checkpoint, config)); };
 }

@@ -53,11 +53,11 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Check
                                               const MakeRunner& make_runner) {
   const auto resolved = resolve_config(checkpoint, config);
   if (!resolved) return resolved.error();
-  const auto group = comm::group_options_from_environment();
-  if (!group && resolved->tensor_parallel > 1) return group.error();
+  const auto group        = comm::group_options_from_environment();
+  const bool ranks_on_cpu = resolved->tensor_parallel > 1 && !resolved->gpu;
+  if (!group && ranks_on_cpu) return group.error();
   const auto ours = [&](const std::array<int64_t, kKvKinds>& pages) -> std::unique_ptr<ModelRunner> {
-    if (resolved->tensor_parallel > 1)
-      return std::make_unique<RankedRunner>(checkpoint, *resolved, pages, *group);
+    if (ranks_on_cpu) return std::make_unique<RankedRunner>(checkpoint, *resolved, pages, *group);
     return (resolved->gpu ? make_gpu_runner : make_cpu_runner)(checkpoint, *resolved, pages);
   };
   return std::unique_ptr<Engine>(

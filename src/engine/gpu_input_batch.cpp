@@ -29,6 +29,7 @@ GpuInputBatch::GpuInputBatch(const GpuBatchShape& s, std::byte* base) {
   take(tiles, {s.tiles});
   take(logits_rows, {s.sampled_rows});
   take(sampling, {s.sampled_rows});
+  take(pass, {1});
 }
 
 model::GpuBatch GpuInputBatch::batch(const GpuBatchShape& shape, View<const int32_t, 1> sampled) const {
@@ -40,6 +41,7 @@ model::GpuBatch GpuInputBatch::batch(const GpuBatchShape& shape, View<const int3
           .decode_rows        = shape.decode_as_prefill ? 0 : shape.decode_rows,
           .tiles              = tiles,
           .max_seq_len        = shape.max_seq_len(),
+          .pass               = pass,
           .full               = {.slot_mapping = slot_mapping[kFull], .block_table = block_table[kFull]},
           .window             = {.slot_mapping = slot_mapping[kWindow], .block_table = block_table[kWindow]}};
 }

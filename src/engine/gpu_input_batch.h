@@ -49,6 +49,7 @@ struct GpuInputBatch {
   View<kernels::PrefillTile, 1> tiles;
   View<int32_t, 1> logits_rows;            // [sampled_rows]: rows whose logits are needed; -1: padding
   View<kernels::SamplingRow, 1> sampling;  // [sampled_rows]
+  View<int32_t, 1> pass;                   // [1], see model::GpuBatch
   int64_t bytes = 0;
 
   model::GpuBatch batch(const GpuBatchShape& shape, View<const int32_t, 1> sampled) const;
@@ -71,7 +72,7 @@ std::vector<std::vector<ScheduledChunk>> split_into_batches(const SchedulerOutpu
 GpuBatchShape batch_shape(const SchedulerOutput& step, std::span<const ScheduledChunk> batch,
                           const GpuBatchOptions& options, int64_t logit_room);
 
-// Fills all arrays that the host knows: all but prev_sampled_index (set to -1) and `sampling`.
+// Fills all arrays that the host knows: all but prev_sampled_index (set to -1) `sampling` and `pass`.
 void fill_input_batch(const SchedulerOutput& step, std::span<const ScheduledChunk> batch,
                       const GpuBatchShape& shape, const GpuInputBatch& input);
 

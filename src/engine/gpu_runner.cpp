@@ -12,10 +12,14 @@
 #include "core/expect.h"
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
+#include "cuda/device_name.h"
 #include "cuda/nvtx_range.h"
+#include "cuda/peer_access.h"
 #include "engine/kv_format.h"
 #include "engine/rejection_sampler.h"
+#include "engine/resolve_config.h"
 #include "kernels/sampling/sample.h"
+#include "model/shard.h"
 
 namespace fathom::engine {
 namespace {
@@ -53,6 +57,31 @@ GpuBatchShape largest_shape(const EngineConfig& c) {
 
 int64_t input_bytes(const EngineConfig& c) { return GpuInputBatch(largest_shape(c), nullptr).bytes; }
 
+DeviceId device_of(const EngineConfig& c, int64_t rank) {
+  return {c.device.ordinal + static_cast<int>(rank)};
+}
+std::vector<DeviceId> devices_of(const EngineConfig& c) {
+  std::vector<DeviceId> devices;
+  for (int64_t r = 0; r < c.tensor_parallel; ++r) devices.push_back(device_of(c, r));
+  return devices;
+}
+
+int64_t workspace_bytes(const model::Config& part, const EngineConfig& c) {
+  return model::GptOssGpu::bytes(part, max_rows_of(c), max_sampled_rows_of(c), c.tensor_parallel) +
+         input_bytes(c);
+}
+// Weights and workspace of a rank.
+int64_t rank_bytes(const model::Config& part, const EngineConfig& c) {
+  return model::GpuWeights::bytes(part, c.tensor_parallel) + workspace_bytes(part, c);
+}
+
+// Progress of loading all ranks, one after another.
+std::function<void(int64_t, int64_t)> loading_of(const EngineConfig& c, int64_t rank) {
+  if (!c.loading) return {};
+  return
+      [&c, rank](int64_t done, int64_t total) { c.loading(rank * total + done, c.tensor_parallel * total); };
+}
+
 // Whether a request uses a feature that the GPU's sampling kernel lacks.
 bool needs_host_sampling(const ScheduledSequence& scheduled) {
   const Request& request      = scheduled.sequence->request;
@@ -82,37 +111,98 @@ void warn_of_capture(const std::string& why) {
 
 }  // namespace
 
-Status gpu_can_run(const model::Checkpoint& checkpoint, DeviceId device) {
-  if (!find_device(device)) return Error{"there is no GPU to run on: " + why_no_device(device)};
-  cudaDeviceProp properties{};
-  FATHOM_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
-  if (properties.major != 9)
-    return Error{
-        fmt::format("the kernels are made for GPUs of compute capability 9.0 (H100, H200), and {} has "
-                    "{}.{}: run on the CPU",
-                    properties.name, properties.major, properties.minor)};
-  return model::GpuWeights::check(checkpoint.config, checkpoint.weights);
+Status gpu_can_run(const model::Checkpoint& checkpoint, const EngineConfig& config) {
+  if (config.tensor_parallel > kernels::kMaxRanks)
+    return Error{fmt::format("--tensor-parallel-size {} is more than the {} GPUs that the kernels connect",
+                             config.tensor_parallel, kernels::kMaxRanks)};
+  const std::vector<DeviceId> devices = devices_of(config);
+  for (size_t r = 0; r < devices.size(); ++r) {
+    if (!find_device(devices[r])) {
+      if (r == 0) return Error{"there is no GPU to run on: " + why_no_device(devices[r])};
+      return Error{fmt::format("--tensor-parallel-size {} needs as many GPUs, from {} on: {}", devices.size(),
+                               to_string(devices[0]), why_no_device(devices[r]))};
+    }
+    cudaDeviceProp properties{};
+    FATHOM_CUDA(cudaGetDeviceProperties(&properties, devices[r].ordinal));
+    if (properties.major != 9)
+      return Error{
+          fmt::format("the kernels are made for GPUs of compute capability 9.0 (H100, H200), and {} has "
+                      "{}.{}: run on the CPU",
+                      properties.name, properties.major, properties.minor)};
+    const model::Config part =
+        model::shard_config(checkpoint.config, shard_options(config), static_cast<int64_t>(r));
+    if (const Status can = model::GpuWeights::check(part, checkpoint.weights); !can) return can;
+  }
+  return can_access_peers(devices);
 }
 
 int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config, model::Attention layer) {
-  return model::GpuKvCache::page_bytes(model, layer, kv_format_of(config));
+  return model::GpuKvCache::page_bytes(model::shard_config(model, shard_options(config), 0), layer,
+                                       kv_format_of(config));
 }
 
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config) {
-  const DeviceGuard current(config.device);
-  size_t free = 0, total = 0;
-  FATHOM_CUDA(cudaMemGetInfo(&free, &total));
-  const double budget = static_cast<double>(total) * config.gpu_memory - static_cast<double>(total - free);
-  return static_cast<int64_t>(budget) - model::GpuWeights::bytes(model) -
-         model::GptOssGpu::bytes(model, max_rows_of(config), max_sampled_rows_of(config)) -
-         input_bytes(config) - kReserveBytes;
+  int64_t least = INT64_MAX;
+  for (int64_t r = 0; r < config.tensor_parallel; ++r) {
+    const model::Config part = model::shard_config(model, shard_options(config), r);
+    const DeviceGuard current(device_of(config, r));
+    size_t free = 0, total = 0;
+    FATHOM_CUDA(cudaMemGetInfo(&free, &total));
+    const double budget = static_cast<double>(total) * config.gpu_memory - static_cast<double>(total - free);
+    least = std::min(least, static_cast<int64_t>(budget) - rank_bytes(part, config) - kReserveBytes);
+  }
+  return least;
 }
 
 std::unique_ptr<ModelRunner> make_gpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                                              const std::array<int64_t, kKvKinds>& pages) {
   const DeviceGuard current(config.device);
+  enable_peer_access(devices_of(config));
   return std::make_unique<GpuRunner>(checkpoint, config, pages);
 }
+
+GpuRunner::Rank::Rank(const model::Checkpoint& checkpoint, const EngineConfig& c,
+                      const std::array<int64_t, kKvKinds>& pages, int64_t rank, ThreadPool& threads)
+    : rank(rank),
+      config(model::shard_config(checkpoint.config, shard_options(c), rank)),
+      device(fathom::device(device_of(c, rank))),
+      weights(config, model::shard_of(checkpoint.config, checkpoint.weights, shard_options(c), rank).weights,
+              device, threads, loading_of(c, rank)),
+      model(config, weights, max_rows_of(c), max_sampled_rows_of(c),
+            c.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device, rank,
+            c.tensor_parallel),
+      kv(config, pages[kFull], pages[kWindow], kv_format_of(c), device),
+      input(device, input_bytes(c)),
+      graphs(warn_of_capture) {}
+
+template <class F>
+void GpuRunner::on_each_rank(F&& f) {
+  for (const auto& rank : ranks_) {
+    if (ranks_.size() > 1) rank->device.make_current();
+    f(*rank);
+  }
+  if (ranks_.size() > 1) device_.make_current();
+}
+
+namespace {
+
+// Makes them one after another, each on its GPU.
+template <class Rank>
+std::vector<std::unique_ptr<Rank>> make_ranks(const model::Checkpoint& checkpoint, const EngineConfig& config,
+                                              const std::array<int64_t, kKvKinds>& pages,
+                                              ThreadPool& threads) {
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<model::GptOssGpu*> models;
+  for (int64_t r = 0; r < config.tensor_parallel; ++r) {
+    const DeviceGuard current(device_of(config, r));
+    ranks.push_back(std::make_unique<Rank>(checkpoint, config, pages, r, threads));
+    models.push_back(&ranks.back()->model);
+  }
+  model::GptOssGpu::join(models);
+  return ranks;
+}
+
+}  // namespace
 
 GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                      const std::array<int64_t, kKvKinds>& pages)
@@ -122,19 +212,14 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       max_rows_(max_rows_of(config)),
       max_sampled_rows_(max_sampled_rows_of(config)),
       pages_(pages),
-      device_(device(config.device)),
       threads_(config.threads > 0 ? config.threads : host_threads()),
-      weights_(checkpoint.config, checkpoint.weights, device_, threads_, config.loading),
-      model_(checkpoint.config, weights_, max_rows_, max_sampled_rows_,
-             config.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device_),
-      kv_(checkpoint.config, pages[kFull], pages[kWindow], kv_format_of(config), device_),
-      input_(device_, input_bytes(config)),
+      ranks_(make_ranks<Rank>(checkpoint, config, pages, threads_)),
+      device_(ranks_[0]->device),
       sampled_(device_, max_sampled_rows_),
-      graphs_(warn_of_capture),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(checkpoint.config.vocab_size)) {
   device_.set_words(sampled_.data(), sampled_.bytes(), 0);
   for (StepInFlight& in_flight : steps_in_flight_) {
-    in_flight.input   = PinnedBuffer<std::byte>(device_, input_.size());
+    in_flight.input   = PinnedBuffer<std::byte>(device_, ranks_[0]->input.size());
     in_flight.sampled = PinnedBuffer<int32_t>(device_, max_sampled_rows_);
   }
   // Runs and captures every bucket before the first request. The first run of a bucket loads kernels, which
@@ -147,30 +232,46 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     const GpuInputBatch input(shape, steps_in_flight_[0].input.data());
     fill_input_batch(empty, {}, shape, input);
     std::fill_n(input.sampling.data(), rows, sampling_row({.temperature = 0}, 0, -1));
-    device_.enqueue_to_device(input_.data(), steps_in_flight_[0].input.data(), input.bytes);
-    forward(shape, 0);
-    device_.synchronize();
-    if (config_.cudagraph_mode == CudaGraphMode::none || !config_.graph_buckets) continue;
-    replay(shape);
-    device_.synchronize();
+    const bool graphs = config_.cudagraph_mode != CudaGraphMode::none && config_.graph_buckets;
+    for (const bool captured : {false, true}) {
+      if (captured && !graphs) continue;
+      send_input(steps_in_flight_[0], input);
+      captured ? replay(shape) : forward(shape, 0);
+      synchronize();
+    }
   }
 }
 
-GpuRunner::~GpuRunner() { (void)cudaStreamSynchronize(device_.stream()); }
+GpuRunner::~GpuRunner() {
+  for (const auto& rank : ranks_) (void)cudaStreamSynchronize(rank->stream());
+}
+
+void GpuRunner::synchronize() const {
+  for (const auto& rank : ranks_) FATHOM_CUDA(cudaStreamSynchronize(rank->stream()));
+}
+
+// To every rank, as a new pass.
+void GpuRunner::send_input(StepInFlight& in_flight, const GpuInputBatch& input) {
+  input.pass(0) = static_cast<int32_t>(++passes_);
+  for (const auto& rank : ranks_)
+    rank->device.enqueue_to_device(rank->input.data(), in_flight.input.data(), input.bytes);
+}
 
 std::string GpuRunner::device_name() const {
   cudaDeviceProp properties{};
   FATHOM_CUDA(cudaGetDeviceProperties(&properties, device_.id().ordinal));
-  return properties.name;
+  return ranks_.size() == 1 ? properties.name : fmt::format("{} x {}", ranks_.size(), properties.name);
 }
 
 MemoryUse GpuRunner::memory() const {
-  MemoryUse use{.weights   = model::GpuWeights::bytes(model_config_),
-                .workspace = model::GptOssGpu::bytes(model_config_, max_rows_, max_sampled_rows_) +
-                             input_.bytes() + sampled_.bytes()};
-  for (const model::Attention kind : model_config_.layers)
-    use.kv_cache += gpu_page_bytes(model_config_, config_, kind) *
-                    pages_[kind == model::Attention::sliding ? kWindow : kFull];
+  MemoryUse use{.workspace = sampled_.bytes()};
+  for (const auto& rank : ranks_) {
+    use.weights += model::GpuWeights::bytes(rank->config, config_.tensor_parallel);
+    use.workspace += workspace_bytes(rank->config, config_);
+    for (const model::Attention kind : model_config_.layers)
+      use.kv_cache += gpu_page_bytes(model_config_, config_, kind) *
+                      pages_[kind == model::Attention::sliding ? kWindow : kFull];
+  }
   return use;
 }
 
@@ -203,18 +304,20 @@ void GpuRunner::enqueue(const SchedulerOutput& step, StepInFlight& in_flight) {
   const cudaStream_t stream = device_.stream();
   in_flight.start.record(stream);
   if (recorded_) recorded_->push_back({.launched = std::chrono::steady_clock::now()});
+  for (const auto& rank : ranks_)  // they read rank 0's tokens
+    if (rank->rank > 0) sampled_event_.wait_on(rank->stream());
   bool first = true;
   for (const auto& batch : split_into_batches(step, options_.max_decode_rows, max_rows_)) {
-    if (!first) FATHOM_CUDA(cudaStreamSynchronize(stream));  // the device has read the input
+    if (!first) synchronize();  // the devices have read the input
     first                       = false;
     const int64_t first_sampled = in_flight.sampled_rows;
     const GpuBatchShape shape   = batch_shape(step, batch, options_, max_sampled_rows_ - first_sampled);
     const GpuInputBatch input(shape, in_flight.input.data());
-    FATHOM_EXPECT(input.bytes <= input_.size(), "a step's input is larger than was planned for");
+    FATHOM_EXPECT(input.bytes <= in_flight.input.size(), "a step's input is larger than was planned for");
     fill_input_batch(step, batch, shape, input);
     fill_sampling(step, batch, shape, input, in_flight);
     if (recorded_) add_costs(step, batch, shape, input, recorded_->back());
-    device_.enqueue_to_device(input_.data(), in_flight.input.data(), input.bytes);
+    send_input(in_flight, input);
     if (config_.cudagraph_mode != CudaGraphMode::none && !shape.has_prefill() && first_sampled == 0 &&
         shape.rows <= max_sampled_rows_)
       replay(shape);
@@ -225,6 +328,7 @@ void GpuRunner::enqueue(const SchedulerOutput& step, StepInFlight& in_flight) {
                               static_cast<size_t>(in_flight.sampled_rows) * sizeof(int32_t),
                               cudaMemcpyDeviceToHost, stream));
   in_flight.end.record(stream);
+  sampled_event_.record(stream);
   sampled_index_.clear();
   for (size_t e = 0; e < step.sequences.size(); ++e)
     if (in_flight.first_sampled[e] >= 0)
@@ -262,8 +366,10 @@ void GpuRunner::fill_sampling(const SchedulerOutput& step, const std::vector<Sch
 
 void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
                           const GpuBatchShape& shape, const GpuInputBatch& input, StepCosts& to) const {
-  model::PassExtents extents{
-      .rows = shape.rows, .logit_rows = shape.sampled_rows, .fixed_order = config_.batch_invariant};
+  model::PassExtents extents{.rows        = shape.rows,
+                             .logit_rows  = shape.sampled_rows,
+                             .fixed_order = config_.batch_invariant,
+                             .ranks       = config_.tensor_parallel};
   for (const ScheduledChunk& chunk : batch) {
     const ScheduledSequence& scheduled = step.sequences[chunk.index];
     const int64_t first                = scheduled.first + chunk.first;
@@ -272,33 +378,62 @@ void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<Schedul
     to.prompts = to.prompts || first < scheduled.sequence->num_prompt_tokens();
   }
   for (int64_t r = 0; r < shape.sampled_rows; ++r) extents.random_rows += input.sampling(r).temperature > 0;
-  model::add_costs(to.kernels, model::kernel_costs(model_config_, kv_format_of(config_), extents));
+  model::add_costs(to.kernels, model::kernel_costs(ranks_[0]->config, kv_format_of(config_), extents));
 }
 
+// All ranks in turn, up to each sum over them (model/gpt_oss_gpu.h).
 void GpuRunner::forward(const GpuBatchShape& shape, int64_t first_sampled) {
-  model_.forward(device_input(shape).batch(shape, sampled_.view()), kv_, device_.stream());
+  on_each_rank([&](Rank& r) { r.model.before_attention(batch_on(r, shape), r.kv, r.stream()); });
+  for (size_t l = 0; l < model_config_.layers.size(); ++l) {
+    on_each_rank([&](Rank& r) {
+      r.model.attention(l, batch_on(r, shape), r.kv, r.stream());
+      r.model.project_out(l, batch_on(r, shape), r.stream());
+    });
+    on_each_rank([&](Rank& r) { r.model.mlp(l, batch_on(r, shape), r.stream()); });
+    if (l + 1 == model_config_.layers.size()) break;
+    on_each_rank([&](Rank& r) { r.model.project_qkv(l + 1, batch_on(r, shape), r.kv, r.stream()); });
+  }
   sample(shape, first_sampled);
 }
 
+// The logits end with a barrier of the ranks.
 void GpuRunner::sample(const GpuBatchShape& shape, int64_t first_sampled) {
-  if (shape.sampled_rows == 0) return;
   const NvtxRange range("sample");
-  const StreamRef stream    = device_.stream();
-  const GpuInputBatch input = device_input(shape);
-  kernels::sample_tokens(model_.logits(input.logits_rows, first_sampled, stream), input.sampling,
-                         sampled_.view(), stream);
+  on_each_rank([&](Rank& r) { logits(r, shape, first_sampled); });
+  sample_tokens(shape, first_sampled);
 }
 
-// The same as forward(shape, 0) for a batch without prefill, from CUDA graphs where they can be captured.
+void GpuRunner::logits(Rank& r, const GpuBatchShape& shape, int64_t first_sampled) {
+  if (shape.sampled_rows > 0)
+    r.model.logits(batch_on(r, shape), r.input_batch(shape).logits_rows, first_sampled, r.stream());
+}
+
+void GpuRunner::sample_tokens(const GpuBatchShape& shape, int64_t first_sampled) {
+  if (shape.sampled_rows == 0) return;
+  const Rank& r = *ranks_[0];
+  const View<const float, 2> all(r.model.logits_of(first_sampled),
+                                 {shape.sampled_rows, model_config_.vocab_size});
+  kernels::sample_tokens(all, r.input_batch(shape).sampling, sampled_.view(), r.stream());
+}
+
+// The same as forward(shape, 0) for a batch without prefill, from CUDA graphs where they can be captured. All
+// ranks' are captured before one runs: a rank that runs waits for the others.
 void GpuRunner::replay(const GpuBatchShape& shape) {
-  const StreamRef stream = device_.stream();
+  const auto run = [&](const GraphKey& key, const std::function<void(Rank&)>& enqueue) {
+    on_each_rank([&](Rank& r) { r.graphs.prepare(key, r.stream(), [&] { enqueue(r); }); });
+    on_each_rank([&](Rank& r) { r.graphs.run(key, r.stream(), [&] { enqueue(r); }); });
+  };
   if (config_.cudagraph_mode == CudaGraphMode::full)
-    return graphs_.run({shape.rows, shape.pages_per_sequence}, stream, [&] { forward(shape, 0); });
-  const auto batch = device_input(shape).batch(shape, sampled_.view());
-  graphs_.run({shape.rows, 0}, stream, [&] { model_.before_attention(batch, kv_, stream); });
+    return run({shape.rows, shape.pages_per_sequence}, [&](Rank& r) {
+      r.model.forward(batch_on(r, shape), r.kv, r.stream());
+      logits(r, shape, 0);
+      if (r.rank == 0) sample_tokens(shape, 0);
+    });
+  run({shape.rows, 0}, [&](Rank& r) { r.model.before_attention(batch_on(r, shape), r.kv, r.stream()); });
   for (size_t l = 0; l < model_config_.layers.size(); ++l) {
-    model_.attention(l, batch, kv_, stream);
-    graphs_.run({shape.rows, 0, l + 1}, stream, [&] { model_.after_attention(l, batch, kv_, stream); });
+    on_each_rank([&](Rank& r) { r.model.attention(l, batch_on(r, shape), r.kv, r.stream()); });
+    run({shape.rows, 0, l + 1},
+        [&](Rank& r) { r.model.after_attention(l, batch_on(r, shape), r.kv, r.stream()); });
   }
   sample(shape, 0);
 }
@@ -342,7 +477,7 @@ void GpuRunner::sample_on_host(const SchedulerOutput& step, const StepInFlight& 
     if (const ScheduledSequence& scheduled = step.sequences[e];
         scheduled.sequence && in_flight.first_sampled[e] >= 0 && needs_host_sampling(scheduled)) {
       batch.push_back({.scheduled = &scheduled,
-                       .logits    = model_.logits_of(in_flight.first_sampled[e]),
+                       .logits    = ranks_[0]->model.logits_of(in_flight.first_sampled[e]),
                        .output    = &outputs[e]});
       rows += 1 + static_cast<int64_t>(scheduled.drafts.size());
     }

@@ -1,11 +1,15 @@
-// Runs steps on this process's GPU. One copy brings a step's inputs to the device. Decode steps are replayed
+// Runs steps on this process's GPUs. One copy brings a step's inputs to the device. Decode steps are replayed
 // from CUDA graphs, one for each bucket of rows. Sampled tokens stay on the device, where the next step reads
 // them, so that it can be launched before the host has seen them.
+//
+// Several GPUs (tensor parallel): one thread launches the same pass on each, and kernels wait for each other
+// (kernels/collectives/all_reduce_add.h). Rank 0 has all logits and samples; the others read its tokens.
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -45,8 +49,8 @@ class GpuRunner final : public ModelRunner {
   MemoryUse memory() const override;
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
-  int64_t graphs() const override { return graphs_.captured(); }
-  int64_t graph_fallbacks() const override { return graphs_.fallbacks(); }
+  int64_t graphs() const override { return ranks_[0]->graphs.captured(); }
+  int64_t graph_fallbacks() const override { return ranks_[0]->graphs.fallbacks(); }
   void record_costs(std::vector<StepCosts>* steps) override { recorded_ = steps; }
 
  private:
@@ -70,6 +74,8 @@ class GpuRunner final : public ModelRunner {
   void forward(const GpuBatchShape& shape, int64_t first_sampled);
   void sample(const GpuBatchShape& shape, int64_t first_sampled);
   void replay(const GpuBatchShape& shape);
+  void send_input(StepInFlight& in_flight, const GpuInputBatch& input);
+  void synchronize() const;
   struct GraphKey {
     int64_t rows, pages_per_sequence;             // 0 pages where the region has no attention
     size_t region                           = 0;  // of a piecewise graph
@@ -77,21 +83,43 @@ class GpuRunner final : public ModelRunner {
   };
   void sample_on_host(const SchedulerOutput& step, const StepInFlight& in_flight,
                       std::vector<SequenceOutput>& outputs);
-  GpuInputBatch device_input(const GpuBatchShape& shape) const { return {shape, input_.data()}; }
+  // What one GPU has.
+  struct Rank {
+    Rank(const model::Checkpoint& checkpoint, const EngineConfig& config,
+         const std::array<int64_t, kKvKinds>& pages, int64_t rank, ThreadPool& threads);
+
+    GpuInputBatch input_batch(const GpuBatchShape& shape) const { return {shape, input.data()}; }
+    StreamRef stream() const { return device.stream(); }
+
+    const int64_t rank;
+    const model::Config config;  // of its part of the model
+    Device& device;
+    const model::GpuWeights weights;
+    model::GptOssGpu model;
+    const model::GpuKvCache kv;
+    DeviceBuffer<std::byte> input;
+    GraphCache<GraphKey, CudaGraph> graphs;
+  };
+  // Calls f(rank) with the rank's GPU current, in the order of the ranks. Rank 0's is current afterwards.
+  template <class F>
+  void on_each_rank(F&& f);
+  model::GpuBatch batch_on(const Rank& rank, const GpuBatchShape& shape) const {
+    return rank.input_batch(shape).batch(shape, sampled_.view());
+  }
+  void logits(Rank& rank, const GpuBatchShape& shape, int64_t first_sampled);
+  void sample_tokens(const GpuBatchShape& shape, int64_t first_sampled);
 
   const model::Config model_config_;
   const EngineConfig config_;
   const GpuBatchOptions options_;
   const int64_t max_rows_, max_sampled_rows_;
   const std::array<int64_t, kKvKinds> pages_;
-  Device& device_;
   ThreadPool threads_;
-  const model::GpuWeights weights_;
-  model::GptOssGpu model_;
-  const model::GpuKvCache kv_;
-  DeviceBuffer<std::byte> input_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  Device& device_;                 // of rank 0
   DeviceBuffer<int32_t> sampled_;  // tokens of the latest step
-  GraphCache<GraphKey, CudaGraph> graphs_;
+  Event sampled_event_{Event::Timing::off};
+  uint32_t passes_ = 0;
 
   std::array<StepInFlight, 2> steps_in_flight_;
   size_t oldest_in_flight_ = 0, num_in_flight_ = 0;

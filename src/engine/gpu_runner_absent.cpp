@@ -4,7 +4,7 @@
 
 namespace fathom::engine {
 
-Status gpu_can_run(const model::Checkpoint&, DeviceId) {
+Status gpu_can_run(const model::Checkpoint&, const EngineConfig&) {
   return Error{"this program was built without CUDA: build it with `cmake --preset cuda`, or run on the CPU"};
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/cpus.h"
+#include "cuda/device.h"
 #include "engine/engine.h"
 #include "model/prompt_logits.h"
 
@@ -39,7 +40,7 @@ class EngineOnGpu : public testing::Test {
     checkpoint_ = nullptr;
   }
   void SetUp() override {
-    if (const Status can = gpu_can_run(*checkpoint_, DeviceId{}); !can) GTEST_SKIP() << can.error().message;
+    if (const Status can = gpu_can_run(*checkpoint_, on_gpu()); !can) GTEST_SKIP() << can.error().message;
   }
 
   static std::unique_ptr<Engine> engine(const EngineConfig& config) {
@@ -337,15 +338,90 @@ TEST_F(EngineOnGpu, RecordsEveryStep) {
   EXPECT_GE(tokens, generated);
 }
 
+// Tensor parallel on two GPUs. Sums of partial sums are rounded elsewhere, so answers part at near ties.
+class EngineOnTwoGpus : public EngineOnGpu {
+ protected:
+  void SetUp() override {
+    if (const Status can = gpu_can_run(*checkpoint_, on_two()); !can) GTEST_SKIP() << can.error().message;
+  }
+  static EngineConfig on_two() {
+    EngineConfig config    = on_gpu();
+    config.tensor_parallel = 2;
+    return config;
+  }
+};
+
+TEST_F(EngineOnTwoGpus, GivesTheGreedyAnswersOfTheCpu) { expect_answers_of_the_cpu(on_two(), 1.0 / 32, 20); }
+
+TEST_F(EngineOnTwoGpus, GivesTheSameTokensWithAnyFeatures) {
+  const auto requests = prompts(60, 16);
+  const auto expected = answers(*engine(on_gpu()), requests);
+  std::vector<std::pair<std::string, EngineConfig>> configs;
+  configs.emplace_back("all features", on_two());
+  configs.emplace_back("baseline", on_two().plain());
+  configs.emplace_back("few pages", on_two()).second.kv_tokens           = 1024;
+  configs.emplace_back("pieces of 33 rows", on_two()).second.step_tokens = 33;
+  configs.emplace_back("drafts", on_two()).second.draft_tokens           = 3;
+  configs.emplace_back("no graphs", on_two()).second.cudagraph_mode      = EngineConfig::CudaGraphMode::none;
+  configs.emplace_back("pieces", on_two()).second.cudagraph_mode = EngineConfig::CudaGraphMode::piecewise;
+  configs.emplace_back("FP8 cache", on_two()).second.kv_dtype    = EngineConfig::KvDtype::fp8;
+  for (const auto& [name, config] : configs) {
+    const auto found = answers(*engine(config), requests);
+    size_t other     = 0;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      EXPECT_EQ(found[r].error, "") << name;
+      EXPECT_EQ(found[r].ids.size(), 16u) << name;
+      other += found[r].ids != expected[r].ids;
+    }
+    EXPECT_LE(other, config.kv_dtype == EngineConfig::KvDtype::fp8 ? 30u : 6u) << name;
+  }
+}
+
+// To the bit, as on one GPU.
+TEST_F(EngineOnTwoGpus, BatchInvariantTokensDoNotDependOnTheBatch) {
+  const auto requests    = prompts(24, 24);
+  EngineConfig config    = on_two();
+  config.batch_invariant = true;
+  std::vector<Answer> alone;
+  {
+    const auto running = engine(config);
+    for (size_t r = 0; r < requests.size(); ++r)
+      alone.push_back(answers(*running, std::span(requests).subspan(r, 1))[0]);
+  }
+  const auto together = answers(*engine(config), requests);
+  for (size_t r = 0; r < requests.size(); ++r) EXPECT_EQ(together[r].ids, alone[r].ids) << r;
+}
+
+TEST_F(EngineOnTwoGpus, SamplesOnTheHostFromTheSameLogits) {
+  auto requests = prompts(12, 12);
+  for (auto& request : requests) request.sampling.logprobs = 2;
+  const auto plain = answers(*engine(on_two()), prompts(12, 12));
+  const auto host  = answers(*engine(on_two()), requests);
+  size_t other     = 0;
+  for (size_t r = 0; r < requests.size(); ++r) other += host[r].ids != plain[r].ids;
+  EXPECT_LE(other, 1u);
+}
+
+TEST_F(EngineOnGpu, RefusesMoreRanksThanGpus) {
+  EngineConfig config    = on_gpu();
+  config.tensor_parallel = 2;
+  config.device          = {device_count() - 1};
+  const auto started     = Engine::start(*checkpoint_, config);
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find("--tensor-parallel-size 2 needs as many GPUs"), std::string::npos)
+      << started.error().message;
+}
+
 // Weights, cache and graphs are on config.device, and two engines of one process do not disturb each other.
 TEST_F(EngineOnGpu, OnTheSecondGpuAnswersAsOnTheFirst) {
-  const DeviceId second{1};
-  if (const Status can = gpu_can_run(*checkpoint_, second); !can) GTEST_SKIP() << can.error().message;
-  const auto requests    = prompts(24, 16);
-  EngineConfig config    = on_gpu();
+  const auto requests = prompts(24, 16);
+  EngineConfig config = on_gpu();
+  config.device       = {1};
+  if (const Status can = gpu_can_run(*checkpoint_, config); !can) GTEST_SKIP() << can.error().message;
+  config.device          = {0};
   config.batch_invariant = true;  // answers do not depend on how steps were put together
   const auto on_first    = engine(config);
-  config.device          = second;
+  config.device          = {1};
   const auto on_second   = engine(config);
   const auto expected = answers(*on_first, requests), found = answers(*on_second, requests);
   for (size_t r = 0; r < requests.size(); ++r) {

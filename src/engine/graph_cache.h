@@ -21,13 +21,17 @@ class GraphCache {
   // `warn` gets the reason of the first capture that fails.
   explicit GraphCache(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
 
-  // Runs on `stream` what `enqueue` enqueues there, which for equal keys is the same work. Throws what
-  // `enqueue` throws outside a capture, and DeviceLost.
+  // Captures what `enqueue` enqueues on `stream`, which for equal keys is the same work, unless it was
+  // captured before. Throws DeviceLost.
+  void prepare(const Key& key, StreamRef stream, const std::function<void()>& enqueue) {
+    if (!graphs_.contains(key)) graphs_.emplace(key, capture(stream, enqueue));
+  }
+
+  // Runs it, after prepare(). Throws what `enqueue` throws outside a capture, and DeviceLost.
   void run(const Key& key, StreamRef stream, const std::function<void()>& enqueue) {
-    auto found = graphs_.find(key);
-    if (found == graphs_.end()) found = graphs_.emplace(key, capture(stream, enqueue)).first;
-    if (found->second) {
-      found->second->launch(stream);
+    prepare(key, stream, enqueue);
+    if (const auto& graph = graphs_.find(key)->second) {
+      graph->launch(stream);
     } else {
       ++fallbacks_;
       enqueue();

@@ -78,14 +78,15 @@ class ModelRunner {
 std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                                              const std::array<int64_t, kKvKinds>& pages);
 
-// The same on the GPU config.device. Precondition: gpu_can_run() succeeds.
+// The same on the GPU config.device, and on those after it where there are several ranks. Precondition:
+// gpu_can_run() succeeds.
 std::unique_ptr<ModelRunner> make_gpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                                              const std::array<int64_t, kKvKinds>& pages);
 // The error says what this program, this machine or this model lacks.
-Status gpu_can_run(const model::Checkpoint& checkpoint, DeviceId device);
-// Bytes of GPU memory left for the KV cache beside weights and workspace. May be negative.
+Status gpu_can_run(const model::Checkpoint& checkpoint, const EngineConfig& config);
+// Bytes of memory left on each rank's GPU for the KV cache beside weights and workspace. May be negative.
 int64_t gpu_kv_bytes(const model::Config& model, const EngineConfig& config);
-// Bytes of one page of one such layer on a GPU.
+// Bytes of one page of one such layer on each rank's GPU.
 int64_t gpu_page_bytes(const model::Config& model, const EngineConfig& config, model::Attention layer);
 
 }  // namespace fathom::engine

@@ -117,7 +117,10 @@ TEST(RankedRunner, WhatDoesNotFitIsRefusedAtTheStart) {
       "have 224: give fewer ranks, or --enable-expert-parallel");
   EngineConfig on_gpu    = EngineConfig::on_gpu();
   on_gpu.tensor_parallel = 2;
-  EXPECT_EQ(message(on_gpu), "--tensor-parallel-size 2 needs --device cpu: one GPU at a time, so far");
+  on_gpu.expert_parallel = true;
+  EXPECT_EQ(message(on_gpu),
+            "--enable-expert-parallel needs --device cpu so far: on GPUs, --tensor-parallel-size alone deals "
+            "a part of each expert to each");
 }
 
 // Does `fault` in its first operation, instead of taking part. Its rank leaves the group when it is

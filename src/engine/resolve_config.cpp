@@ -115,11 +115,12 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           "quantize` writes the model with experts in MXFP4, or leave the flag at auto"};
   }
   if (const Status good = model::can_shard(checkpoint.config, shard_options(c)); !good) return good.error();
-  if (c.gpu && c.tensor_parallel > 1)
-    return Error{fmt::format("--tensor-parallel-size {} needs --device cpu: one GPU at a time, so far",
-                             c.tensor_parallel)};
+  if (c.gpu && c.expert_parallel)
+    return Error{
+        "--enable-expert-parallel needs --device cpu so far: on GPUs, --tensor-parallel-size alone deals a "
+        "part of each expert to each"};
   if (c.gpu)
-    if (const Status can = gpu_can_run(checkpoint, c.device); !can) return can.error();
+    if (const Status can = gpu_can_run(checkpoint, c); !can) return can.error();
   if (c.gpu) {
     EngineConfig known = c;
     if (c.kv_tokens == 0) known.kv_tokens = c.max_context;
@@ -130,7 +131,7 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
     const double needed  = gpu_kv_cache_bytes(wanted, checkpoint.config, c);
     if (c.kv_tokens < c.max_context || needed > static_cast<double>(bytes))
       return Error{fmt::format(
-          "beside weights and workspace, {:.2f} GB of the GPU's memory are left for keys and values, and {} "
+          "beside weights and workspace, {:.2f} GB of each GPU's memory are left for keys and values, and {} "
           "tokens need {:.2f} GB: give less of --kv-tokens, --max-model-len or --max-num-batched-tokens, or "
           "more of --gpu-memory-utilization",
           static_cast<double>(bytes) * 1e-9, wanted, needed * 1e-9)};

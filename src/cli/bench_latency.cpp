@@ -81,8 +81,9 @@ struct Latency {
   std::string where;
   std::vector<BatchLatency> batches;
   engine::GeneratorStats stats;            // of all of them
-  std::optional<double> read_bytes_per_s;  // absent until doctor has measured this machine
+  std::optional<double> read_bytes_per_s;  // of one GPU; absent until doctor has measured this machine
   std::optional<double> peak_flops;
+  int64_t gpus = 1;
 };
 
 // 2 flops for each weight that a token uses, the products of attention, and the unembedding once.
@@ -145,6 +146,7 @@ Latency measure_latency(const LatencyFlags& flags) {
 
   Latency seen{.where = engine->device_name()};
   if (gpu) {
+    seen.gpus = engine->config().tensor_parallel;
     try {
       const auto& known = machine::gpu_ceilings(machine::Refresh::never, engine->config().device);
       seen.read_bytes_per_s =
@@ -234,8 +236,10 @@ Status profile_latency(const LatencyFlags& flags, Latency& seen) {
     const auto at                    = [&](TimePoint time) {
       return activity.start_ns + std::chrono::nanoseconds(time - called).count();
     };
+    // Of several ranks the table is that of the first, and the trace has all.
     profiled.steps =
-        profile::batch_steps(activity, at(profiled.run.start), at(profiled.run.begun), at(profiled.run.last));
+        profile::batch_steps(profile::on_gpu(activity, flags.engine.chosen().device.ordinal),
+                             at(profiled.run.start), at(profiled.run.begun), at(profiled.run.last));
     engine->record_costs(nullptr);
     add_costs(profiled.steps, costs, profiled.run.start);
     profiled.notes = activity.notes;
@@ -320,17 +324,19 @@ Table to_table(const LatencyFlags& flags, const Latency& seen) {
                           fmt::format("{:.4g}", tokens / s.median), std::move(rate),
                           share > 0 ? fmt::format("{:.1f} %", 100 * share) : "unknown"});
   };
+  const auto gpus = static_cast<double>(seen.gpus);
   for (const BatchLatency& now : seen.batches) {
     const LatencySummary ttft = summary(now.ttft_s);
     const double flops        = now.prefill_flops / ttft.median;
     row(now.batch, fmt::format("prefill of {}", flags.input_len), ttft,
         static_cast<double>(now.batch * flags.input_len), fmt::format("{:.4g} Gflop/s", flops * 1e-9),
-        seen.peak_flops ? flops / *seen.peak_flops : 0);
+        seen.peak_flops ? flops / (gpus * *seen.peak_flops) : 0);
     if (now.tpot_s.empty()) continue;
     const LatencySummary tpot = summary(now.tpot_s);
     const double bytes        = now.step_bytes / tpot.median;
     row(now.batch, "decode, one step", tpot, static_cast<double>(now.batch),
-        fmt::format("{:.4g} GB/s", bytes * 1e-9), seen.read_bytes_per_s ? bytes / *seen.read_bytes_per_s : 0);
+        fmt::format("{:.4g} GB/s", bytes * 1e-9),
+        seen.read_bytes_per_s ? bytes / (gpus * *seen.read_bytes_per_s) : 0);
   }
   return table;
 }
@@ -371,8 +377,9 @@ void print(const LatencyFlags& flags, const Latency& seen) {
              to_text(to_table(flags, seen)));
   if (seen.read_bytes_per_s)
     fmt::print(
-        "limits: {}decode the {:.4g} GB/s read from memory that doctor measured; a step of {} touches {:.4g} "
-        "MB\n",
+        "limits{}: {}decode the {:.4g} GB/s read from memory that doctor measured; a step of {} touches "
+        "{:.4g} MB\n",
+        seen.gpus > 1 ? fmt::format(" of each of {} GPUs", seen.gpus) : "",
         seen.peak_flops ? fmt::format("prefill {:.4g} Gflop/s, ", *seen.peak_flops * 1e-9) : "",
         *seen.read_bytes_per_s * 1e-9, seen.batches.front().batch, seen.batches.front().step_bytes * 1e-6);
   else

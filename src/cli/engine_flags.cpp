@@ -103,8 +103,8 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->group("Engine");
   number(
       "--tensor-parallel-size", c.tensor_parallel,
-      "Ranks that compute every layer together, each with a part of the weights, or -tp; on CPUs: threads of "
-      "this process, among which --threads are divided");
+      "Ranks that compute every layer together, each with a part of the weights, or -tp: the GPU of --device "
+      "and those after it; on CPUs threads of this process, among which --threads are divided");
   verb.add_flag("--enable-expert-parallel", c.expert_parallel,
                 "With --tensor-parallel-size: a rank has whole experts, instead of a part of each")
       ->group("Engine");

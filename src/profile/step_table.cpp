@@ -101,6 +101,12 @@ StepTable step_table(const Activity& activity, int64_t from_ns, int64_t to_ns, i
   return table;
 }
 
+Activity on_gpu(Activity all, int ordinal) {
+  std::erase_if(all.kernels, [&](const lab::KernelRecord& kernel) { return kernel.device != ordinal; });
+  std::erase_if(all.copies, [&](const CopyRecord& copy) { return copy.device != ordinal; });
+  return all;
+}
+
 BatchSteps batch_steps(const Activity& activity, int64_t start_ns, int64_t begun_ns, int64_t last_ns) {
   std::vector<int64_t> ends;
   for (const CopyRecord& copy : activity.copies)

@@ -60,6 +60,9 @@ struct BatchSteps {
   StepTable prefill, decode;
 };
 
+// What one GPU did of it.
+Activity on_gpu(Activity all, int ordinal);
+
 // A step ends with the copy of its tokens to the host. The host sees it a little later, by a clock that may
 // be some microseconds off, so each phase ends with the copy whose end is nearest to the time at which the
 // host saw it. `start_ns`: the batch was submitted; `begun_ns`: the last first token arrived; `last_ns`: the

@@ -7,6 +7,7 @@
 #include "core/expect.h"
 #include "kernels/attention/decode_attention.h"
 #include "kernels/attention/rope_table.h"
+#include "kernels/collectives/all_reduce_protocol.h"
 #include "kernels/embedding/embedding_gpu.h"
 #include "kernels/gemm/linear_gpu.h"
 #include "kernels/moe/experts_gemv.h"
@@ -169,7 +170,8 @@ void GptOssGpu::project_out(size_t l, const GpuBatch& batch, StreamRef stream) {
   const auto& w = weights_.layers()[l].out;
   if (ranks() == 1) return kernels::linear_add(attn_out, w, x, stream, order_);
   kernels::linear(attn_out, w, partial_.as({T, H}), stream, order_);
-  kernels::all_reduce_add(View<const float, 3>(partial_.as({T, 1, H})), peers_, sum(batch, l, 0), x, stream);
+  kernels::all_reduce_add(View<const float, 3>(partial_.as({T, 1, H})), peers_, sum(batch, l, 0), x,
+                          kernels::all_reduce_protocol(T), stream);
 }
 
 // expert_outputs = the experts of norm(x). The next add_rmsnorm adds them to x; of several ranks, the sum
@@ -208,7 +210,7 @@ void GptOssGpu::add_experts(size_t l, const GpuBatch& batch, StreamRef stream) {
   const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
   if (ranks() > 1)
     kernels::all_reduce_add(View<const float, 3>(expert_outputs_.as({T, config_.num_experts_per_tok, H})),
-                            peers_, sum(batch, l, 1), x_.as({T, H}), stream);
+                            peers_, sum(batch, l, 1), x_.as({T, H}), kernels::all_reduce_protocol(T), stream);
 }
 
 void GptOssGpu::logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream) {

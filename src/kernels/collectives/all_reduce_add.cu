@@ -3,9 +3,9 @@
 // Few rows (LL, "low latency", NCCL's name for it): eight bytes travel as a number and a flag, which arrive
 // together. The receiver polls the numbers themselves: one trip over the link, no fence, twice the bytes.
 //
-// Many rows (Simple): a CTA sends whole rows, fences, and sets a flag for each; then it waits for the others'
-// flags and adds. First all sends, then all waits: the link is never idle. There are no more CTAs than fit at
-// once, or one could wait for a row that nobody has room to send.
+// Many rows (Simple): a CTA sends a row, fences, and sets a flag; then it waits for the others' row before
+// that one, and adds it, so that memory works while the link does. There are no more CTAs than fit at once,
+// or one could wait for a row that nobody has room to send.
 #include <algorithm>
 
 #include "core/expect.h"
@@ -103,40 +103,49 @@ __global__ void __launch_bounds__(kThreads) all_reduce_add_ll_kernel(const __gri
   o.x[v] = x + sum;
 }
 
+// Sends this GPU's sums of a row, and says so.
+__device__ inline void send_row(const AllReduce& o, int64_t row, uint32_t flag) {
+  for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
+    const float4 own = o.own_sum(row, v);
+    const int64_t at = o.data + o.rank * o.data_step + (row * o.vectors + v) * 16;
+    for (int r = 0; r < o.ranks; ++r)
+      *reinterpret_cast<float4*>(o.receive[(o.rank + r) % o.ranks] + at) = own;
+  }
+  __syncthreads();  // the row is sent
+  const int peer = threadIdx.x;
+  if (peer >= o.ranks || peer == o.rank) return;
+  ptx::fence_acq_rel_sys();
+  ptx::st_release_sys(
+      reinterpret_cast<uint32_t*>(o.receive[peer] + o.flags + o.rank * o.flags_step + row * 4), flag);
+}
+
+// Waits for a row of all ranks, and adds it.
+__device__ inline void add_row(const AllReduce& o, int64_t row, uint32_t flag) {
+  const int peer = threadIdx.x;
+  if (peer < o.ranks && peer != o.rank)
+    wait_for_flag(o.receive[o.rank] + o.flags + peer * o.flags_step + row * 4, flag);
+  __syncthreads();  // all ranks' rows are here
+  for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
+    const int64_t i = row * o.vectors + v;
+    float4 sum      = {};
+    for (int r = 0; r < o.ranks; ++r) {
+      const float4 part =
+          __ldcg(reinterpret_cast<const float4*>(o.receive[o.rank] + o.data + r * o.data_step + i * 16));
+      sum = r == 0 ? part : sum + part;
+    }
+    o.x[i] = __ldcg(o.x + i) + sum;
+  }
+}
+
 __global__ void __launch_bounds__(kThreads, kCtasPerSm)
     all_reduce_add_simple_kernel(const __grid_constant__ AllReduce o) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const uint32_t flag = o.flag();
-  const int peer      = threadIdx.x;
-  const bool signals  = peer < o.ranks && peer != o.rank;
-  for (int64_t row = blockIdx.x; row < o.rows; row += gridDim.x) {
-    for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
-      const float4 own = o.own_sum(row, v);
-      const int64_t at = o.data + o.rank * o.data_step + (row * o.vectors + v) * 16;
-      for (int r = 0; r < o.ranks; ++r)
-        *reinterpret_cast<float4*>(o.receive[(o.rank + r) % o.ranks] + at) = own;
-    }
-    __syncthreads();  // the row is sent
-    if (signals) {
-      ptx::fence_acq_rel_sys();
-      ptx::st_release_sys(
-          reinterpret_cast<uint32_t*>(o.receive[peer] + o.flags + o.rank * o.flags_step + row * 4), flag);
-    }
-  }
-  for (int64_t row = blockIdx.x; row < o.rows; row += gridDim.x) {
-    if (signals) wait_for_flag(o.receive[o.rank] + o.flags + peer * o.flags_step + row * 4, flag);
-    __syncthreads();  // all ranks' rows are here
-    for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
-      const int64_t i = row * o.vectors + v;
-      float4 sum      = {};
-      for (int r = 0; r < o.ranks; ++r) {
-        const float4 part =
-            __ldcg(reinterpret_cast<const float4*>(o.receive[o.rank] + o.data + r * o.data_step + i * 16));
-        sum = r == 0 ? part : sum + part;
-      }
-      o.x[i] = __ldcg(o.x + i) + sum;
-    }
+  const int64_t step  = gridDim.x;
+  for (int64_t row = blockIdx.x; row < o.rows + step; row += step) {
+    if (row < o.rows) send_row(o, row, flag);
+    if (row >= step) add_row(o, row - step, flag);
   }
 }
 
@@ -171,7 +180,7 @@ void check(const Peers& peers, const CollectiveCall& call) {
 }  // namespace
 
 void all_reduce_add(View<const float, 3> parts, const Peers& peers, const CollectiveCall& call,
-                    View<float, 2> x, StreamRef stream) {
+                    View<float, 2> x, AllReduceProtocol protocol, StreamRef stream) {
   const ReceiveBuffer& to = peers.layout;
   check(peers, call);
   FATHOM_EXPECT(parts.extent(0) == x.extent(0) && parts.extent(2) == x.extent(1) && x.extent(1) == to.width &&
@@ -179,9 +188,11 @@ void all_reduce_add(View<const float, 3> parts, const Peers& peers, const Collec
                     aligned_to_16(parts.data()) && aligned_to_16(x.data()),
                 "all_reduce_add: parts [T, J, H], x [T, H], contiguous, of at most the buffer's rows");
   if (x.size() == 0) return;
-  const bool low_latency = x.extent(0) <= kLowLatencyRows;
-  const int half         = call.index % 2;
-  const auto offset      = [&](int64_t source) {
+  const bool low_latency = protocol == AllReduceProtocol::low_latency;
+  FATHOM_EXPECT(!low_latency || x.extent(0) <= kLowLatencyRows,
+                "all_reduce_add: so many rows have no room in low_latency");
+  const int half    = call.index % 2;
+  const auto offset = [&](int64_t source) {
     return low_latency ? to.low_latency(half, source) : to.rows(half, source);
   };
   AllReduce o{.parts      = reinterpret_cast<const float4*>(parts.data()),

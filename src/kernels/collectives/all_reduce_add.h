@@ -23,8 +23,8 @@
 namespace fathom::kernels {
 
 inline constexpr int kMaxRanks           = 8;
-inline constexpr int kAllReduceTimeout   = 20;  // seconds
-inline constexpr int64_t kLowLatencyRows = 32;  // up to so many rows travel with a flag beside each number
+inline constexpr int kAllReduceTimeout   = 20;   // seconds
+inline constexpr int64_t kLowLatencyRows = 256;  // of which receive buffers have room in low_latency
 
 // Where the others send to, in the memory of each rank. Two halves, which successive all-reduces use in turn:
 // a rank that is in the next one has read what it got in this one when it sends again into the same half.
@@ -65,10 +65,14 @@ struct CollectiveCall {
   int index = 0, count = 2;
 };
 
+// How rows travel. low_latency: with a flag beside each number, at most kLowLatencyRows; simple: with a flag
+// for each row, half the bytes.
+enum class AllReduceProtocol { low_latency, simple };
+
 // parts [T, J, H], x [T, H], contiguous, aligned to 16 bytes; T <= max_rows, H = width, a multiple of 4; 2 to
 // kMaxRanks ranks.
 void all_reduce_add(View<const float, 3> parts, const Peers& peers, const CollectiveCall& call,
-                    View<float, 2> x, StreamRef stream);
+                    View<float, 2> x, AllReduceProtocol protocol, StreamRef stream);
 
 // Waits until all ranks are here. What they wrote before, also into each other's memory, is visible to the
 // kernels that follow. Uses no half of the buffer. Between two barriers there is an all-reduce.

@@ -59,10 +59,10 @@ struct Ranks {
   void set_pass(int32_t number) {
     for (size_t r = 0; r < kTwo; ++r) of(r).to_device(pass[r].data(), &number, 4);
   }
-  void all_reduce(size_t r, int64_t count, int index) {
+  void all_reduce(size_t r, int64_t count, int index, AllReduceProtocol protocol) {
     all_reduce_add(View<const float, 3>(parts[r].as({count, addends, width})), peers[r],
                    {.pass = View<const int32_t, 1>(pass[r].view()), .index = index, .count = 4},
-                   x[r].as({count, width}), of(r).stream());
+                   x[r].as({count, width}), protocol, of(r).stream());
   }
   template <class F>
   void on_each(F&& f) {
@@ -83,7 +83,7 @@ std::vector<float> normal(int64_t n, uint64_t seed) {
 }
 
 // `times` all-reduces into the same x, whose other halves still hold the one before.
-void expect_sums(int64_t rows, int64_t addends, int64_t width, int times) {
+void expect_sums(int64_t rows, int64_t addends, int64_t width, int times, AllReduceProtocol protocol) {
   SCOPED_TRACE(testing::Message() << rows << " x " << addends << " x " << width);
   Ranks ranks(rows, addends, width);
   const std::vector<float> x = normal(rows * width, 99);
@@ -100,7 +100,7 @@ void expect_sums(int64_t rows, int64_t addends, int64_t width, int times) {
             expected[static_cast<size_t>(t * width + h)] +=
                 static_cast<double>(parts[static_cast<size_t>((t * addends + j) * width + h)]);
     }
-    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, n % 4); });
+    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, n % 4, protocol); });
     ranks.synchronize();
   }
   std::array<std::vector<float>, kTwo> found;
@@ -117,15 +117,19 @@ void expect_sums(int64_t rows, int64_t addends, int64_t width, int times) {
 }
 
 TEST_F(AllReduceAdd, AddsTheSumsOfAllRanksToEach) {
-  for (const int64_t rows : kNumbersOfRows)
-    for (const int64_t addends : {1, 4}) expect_sums(rows, addends, 2880, 6);
-  for (const int64_t width : {4, 64, 132}) expect_sums(7, 3, width, 5), expect_sums(70, 3, width, 5);
+  for (const auto protocol : {AllReduceProtocol::low_latency, AllReduceProtocol::simple}) {
+    for (const int64_t rows : kNumbersOfRows) {
+      if (protocol == AllReduceProtocol::low_latency && rows > kLowLatencyRows) continue;
+      for (const int64_t addends : {1, 4}) expect_sums(rows, addends, 2880, 6, protocol);
+    }
+    for (const int64_t width : {4, 64, 132}) expect_sums(7, 3, width, 5, protocol);
+  }
 }
 
 TEST_F(AllReduceAdd, OfNoRowsIsNothing) {
   Ranks ranks(1, 1, 64);
   ranks.set_pass(1);
-  ranks.on_each([&](size_t r) { ranks.all_reduce(r, 0, 0); });
+  ranks.on_each([&](size_t r) { ranks.all_reduce(r, 0, 0, AllReduceProtocol::simple); });
   ranks.synchronize();
 }
 
@@ -134,6 +138,9 @@ TEST_F(AllReduceAdd, OfNoRowsIsNothing) {
 TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
   constexpr int64_t kRows = 100, kWidth = 2880;
   Ranks ranks(kRows, 1, kWidth);
+  const auto protocol = [](int64_t rows) {
+    return rows < kRows ? AllReduceProtocol::low_latency : AllReduceProtocol::simple;
+  };
   std::array<std::unique_ptr<CudaGraph>, kTwo> few, many;
   const std::vector<float> ones(static_cast<size_t>(kRows * kWidth), 1);
   for (size_t r = 0; r < kTwo; ++r) {
@@ -144,14 +151,14 @@ TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
   for (const int64_t rows : {int64_t{5}, kRows}) {  // loads the kernels
     ranks.set_pass(++passes);
     ranks.on_each([&](size_t r) {
-      for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index);
+      for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index, protocol(rows));
     });
     ranks.synchronize();
   }
   ranks.on_each([&](size_t r) {
     const auto both = [&, r](int64_t rows) {
       return [&, r, rows] {
-        for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index);
+        for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index, protocol(rows));
         rank_barrier(ranks.peers[r],
                      {.pass = View<const int32_t, 1>(ranks.pass[r].view()), .index = 2, .count = 4},
                      Ranks::of(r).stream());

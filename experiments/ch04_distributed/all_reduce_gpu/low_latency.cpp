@@ -1,0 +1,10 @@
+// The engine's op, with a flag beside each number: one trip over the link (LL).
+#include "peers_of.h"
+
+namespace fathom::lab::all_reduce_gpu {
+
+Call low_latency(const Sums& p, Context& context) {
+  return all_reduce_by(kernels::AllReduceProtocol::low_latency, p, context);
+}
+
+}  // namespace fathom::lab::all_reduce_gpu

@@ -47,6 +47,11 @@ def engine(machine):
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def more_engines(machine):
+    """The same of other settings or models: engine_tp2.json, .."""
+    return [json.loads(path.read_text()) for path in sorted((RESULTS / machine).glob("engine_*.json"))]
+
+
 def load_beside(seen, load):
     """One load of the engines beside each other (docs/records.md, fathom.engine_measured/2), or None."""
     return next((entry for entry in seen.get("beside", {}).get("loads", []) if entry["load"] == load and entry["quantities"]), None)

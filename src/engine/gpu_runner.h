@@ -47,6 +47,11 @@ class GpuRunner final : public ModelRunner {
   std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
   MemoryUse memory() const override;
+  // As one GPU has them, so that blocks travel between engines of any number of GPUs. They pass through
+  // page-locked host memory.
+  int64_t kv_block_bytes(KvKind kind) const override;
+  void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
+  void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
   int64_t graphs() const override { return ranks_[0]->graphs.captured(); }
@@ -103,6 +108,8 @@ class GpuRunner final : public ModelRunner {
   // Calls f(rank) with the rank's GPU current, in the order of the ranks. Rank 0's is current afterwards.
   template <class F>
   void on_each_rank(F&& f);
+  // Enqueues copies between a block's parts on the GPUs and `block_`, in the order of the block.
+  void copy_kv_block(KvKind kind, Page page, bool to_host) const;
   model::GpuBatch batch_on(const Rank& rank, const GpuBatchShape& shape) const {
     return rank.input_batch(shape).batch(shape, sampled_.view());
   }
@@ -120,6 +127,7 @@ class GpuRunner final : public ModelRunner {
   DeviceBuffer<int32_t> sampled_;  // tokens of the latest step
   Event sampled_event_{Event::Timing::off};
   uint32_t passes_ = 0;
+  PinnedBuffer<std::byte> block_;  // of the KV cache, on its way
 
   std::array<StepInFlight, 2> steps_in_flight_;
   size_t oldest_in_flight_ = 0, num_in_flight_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -15,6 +16,7 @@
 #include "core/cpus.h"
 #include "cuda/device.h"
 #include "engine/engine.h"
+#include "engine/kv_store.h"
 #include "model/prompt_logits.h"
 
 namespace fathom::engine {
@@ -338,6 +340,57 @@ TEST_F(EngineOnGpu, RecordsEveryStep) {
   EXPECT_GE(tokens, generated);
 }
 
+// Blocks of the cache that one engine computes, in another's: what it answers is as if it had computed them.
+class KvBlocksOnGpu : public EngineOnGpu {
+ protected:
+  using Blocks = std::map<std::pair<KvKind, int64_t>, std::vector<std::byte>>;
+
+  static Answer answer(Engine& engine, const std::vector<TokenId>& prompt, Blocks* blocks,
+                       int64_t* cached = nullptr) {
+    Answer answer;
+    std::promise<void> ended;
+    Request request{.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = blocks ? 1 : 12};
+    if (blocks)
+      request.on_kv_block = [&](const KvBlock& block) {
+        (*blocks)[{block.kind, block.block}] = {block.bytes.begin(), block.bytes.end()};
+      };
+    const auto taken = engine.submit(std::move(request), [&](const RequestOutput& output) {
+      for (const Sampled& token : output.tokens) answer.ids.push_back(token.id);
+      if (cached) *cached = output.cached_tokens;
+      if (output.finish) ended.set_value();
+    });
+    EXPECT_TRUE(std::holds_alternative<RequestId>(taken));
+    ended.get_future().wait();
+    return answer;
+  }
+
+  static void expect_blocks_travel(EngineConfig from, EngineConfig to) {
+    from.batch_invariant = to.batch_invariant = true;
+    const auto alone = engine(from), prefiller = engine(from), decoder = engine(to);
+    for (const Request& request : prompts(16, 12)) {
+      Blocks blocks;
+      answer(*prefiller, request.prompt, &blocks);
+      std::vector<KvBlock> list;
+      for (const auto& [place, bytes] : blocks)
+        list.push_back({.kind = place.first, .block = place.second, .bytes = bytes});
+      std::promise<bool> inserted;
+      decoder->with_kv([&](KvStore& store) { inserted.set_value(store.insert(request.prompt, "", list)); });
+      EXPECT_TRUE(inserted.get_future().get());
+      int64_t cached       = 0;
+      const auto with_them = answer(*decoder, request.prompt, nullptr, &cached);
+      EXPECT_EQ(cached, (static_cast<int64_t>(request.prompt.size()) - 1) / 64 * 64);
+      EXPECT_EQ(with_them.ids, answer(*alone, request.prompt, nullptr).ids);
+    }
+  }
+};
+
+TEST_F(KvBlocksOnGpu, TravelBetweenEngines) {
+  EngineConfig config = on_gpu();
+  expect_blocks_travel(config, config);
+  config.kv_dtype = EngineConfig::KvDtype::k8v4;
+  expect_blocks_travel(config, config);
+}
+
 // Tensor parallel on two GPUs. Sums of partial sums are rounded elsewhere, so answers part at near ties.
 class EngineOnTwoGpus : public EngineOnGpu {
  protected:
@@ -390,6 +443,40 @@ TEST_F(EngineOnTwoGpus, BatchInvariantTokensDoNotDependOnTheBatch) {
   }
   const auto together = answers(*engine(config), requests);
   for (size_t r = 0; r < requests.size(); ++r) EXPECT_EQ(together[r].ids, alone[r].ids) << r;
+}
+
+// Keys and values differ from those of one GPU by rounding, so what is compared is the place of each head.
+TEST_F(EngineOnTwoGpus, BlocksHaveTheirHeadsWhereOneGpuHasThem) {
+  const auto one = engine(on_gpu()), two = engine(on_two());
+  EXPECT_EQ(one->kv_block_bytes(kFull), two->kv_block_bytes(kFull));
+  EXPECT_EQ(one->kv_block_bytes(kWindow), two->kv_block_bytes(kWindow));
+  const auto blocks_of = [&](Engine& engine) {
+    std::map<std::pair<KvKind, int64_t>, std::vector<std::byte>> blocks;
+    std::promise<void> ended;
+    Request request{.prompt = prompts(8, 1)[7].prompt, .sampling = {.temperature = 0}, .max_tokens = 1};
+    request.on_kv_block = [&](const KvBlock& block) {
+      blocks[{block.kind, block.block}] = {block.bytes.begin(), block.bytes.end()};
+    };
+    EXPECT_TRUE(
+        std::holds_alternative<RequestId>(engine.submit(std::move(request), [&](const RequestOutput& output) {
+          if (output.finish) ended.set_value();
+        })));
+    ended.get_future().wait();
+    return blocks;
+  };
+  const auto expected = blocks_of(*one), found = blocks_of(*two);
+  ASSERT_EQ(found.size(), expected.size());
+  ASSERT_GT(found.size(), 2u);
+  for (const auto& [place, bytes] : expected) {
+    const std::span to_compare(reinterpret_cast<const bf16*>(bytes.data()), bytes.size() / sizeof(bf16));
+    const auto* other = reinterpret_cast<const bf16*>(found.at(place).data());
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < to_compare.size(); ++i) {
+      const double a = static_cast<float>(to_compare[i]), b = static_cast<float>(other[i]);
+      apart += (a - b) * (a - b), size += a * a;
+    }
+    EXPECT_LT(apart, 1e-3 * size);
+  }
 }
 
 TEST_F(EngineOnTwoGpus, SamplesOnTheHostFromTheSameLogits) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cuda/device_buffer.h"
@@ -31,7 +32,8 @@ class GpuKvCache {
              Device& device) {
     for (const Attention kind : config.layers) {
       const int64_t pages = kind == Attention::sliding ? window_pages : full_pages;
-      memory_.emplace_back(device, pages * page_bytes(config, kind, format));
+      page_bytes_.push_back(page_bytes(config, kind, format));
+      memory_.emplace_back(device, pages * page_bytes_.back());
       uint8_t* tiles = memory_.back().data();
       // Attention multiplies unwritten positions by zero, so they must not be NaN.
       device.set_words(tiles, memory_.back().bytes(), 0);
@@ -41,6 +43,10 @@ class GpuKvCache {
   }
 
   const kernels::KvLayer& layer(size_t l) const { return layers_[l]; }
+  // A page of a layer: its heads one after another.
+  std::span<uint8_t> page(size_t l, int64_t number) const {
+    return {memory_[l].data() + number * page_bytes_[l], static_cast<size_t>(page_bytes_[l])};
+  }
 
   // Bytes of one page of one layer.
   static int64_t page_bytes(const Config& config, Attention kind, KvFormat format) {
@@ -48,6 +54,7 @@ class GpuKvCache {
   }
 
  private:
+  std::vector<int64_t> page_bytes_;  // of each layer
   std::vector<DeviceBuffer<uint8_t>> memory_;
   std::vector<kernels::KvLayer> layers_;
 };

@@ -24,7 +24,7 @@ using namespace wgmma_gemm;
 template <class S>
 class DenseTileScheduler {
  public:
-  static constexpr bool kTilesKnownOnHost = true;
+  static constexpr bool kTilesKnownOnHost = true, kMaySplitK = true;
   struct Shared {};
 
   DenseTileScheduler(const PackedMatrix& w, int64_t rows, int splits)
@@ -65,9 +65,14 @@ class DenseTileScheduler {
 
 template <class Epilogue>
 struct SameEpilogue {
+  struct Shared {};
+
   Epilogue epilogue;
 
-  __device__ Epilogue of(const WorkTile&) const { return epilogue; }
+  template <class>
+  __device__ Epilogue of(const WorkTile&, Shared&) const {
+    return epilogue;
+  }
 };
 
 // How many clusters of 1 to kMaxSplitK CTAs run at once on the current GPU.

@@ -9,15 +9,14 @@
 // from registers and x from shared memory: a weight tile of 64 x 64 is four wgmmas of 16 columns. While the
 // wgmmas of one tile run, their warpgroup loads and dequantises its next tile.
 //
-// A tile of few rows can be multiplied with fewer columns (kColumnStep), and of two warpgroups one can be
-// ahead of the other, so that they do not store their sums at the same time (kLead).
+// A tile of few rows can be multiplied with fewer columns (kColumnStep). Of two warpgroups one can be ahead
+// of the other, so that they do not store their sums at the same time (kLead).
 //
-// flops   2 for each weight and each row of x, of which a tile has a multiple of kColumnStep: missing ones
-// are
-//         multiplied too
+// flops   2 for each weight and each row of x. Of these a tile has a multiple of kColumnStep; what is missing
+//         is multiplied too
 // limit   few rows: bytes of weights, and in MXFP4 the instructions that dequantise them; many rows: tensor
-//         cores, as long as x and W come from L2 in time. For each 64 columns, 40 KiB make 192 x 128 sums in
-//         bf16, 25 KiB make 256 x 128 in MXFP4
+//         cores, as long as x and W come from L2 in time. For each 64 columns, 40 or 48 KiB make 192 x 128 or
+//         192 x 192 sums in bf16, 25 KiB make 256 x 128 in MXFP4
 #pragma once
 
 #include <cuda.h>
@@ -53,6 +52,8 @@ struct TileShape {
                        kGroupsPerWarpgroup = kGroupsPerWarpgroup_, kTilesPerStage = kTilesPerStage_,
                        kStages = kStages_, kCtasPerSm = kCtasPerSm_, kColumnStep = kColumnStep_,
                        kLead = kLead_;
+  // Sums and two sets of fragments of more columns are too many registers for three warpgroups.
+  static constexpr int kFragmentSets = kWarpgroups == 3 && kColumns * kGroupsPerWarpgroup > 128 ? 1 : 2;
   static_assert(kColumns % kColumnStep == 0);
   static_assert(kLead == 0 || (kWarpgroups == 2 && kTilesPerStage == 1 && kLead < kStages));
 
@@ -247,9 +248,11 @@ __device__ void multiply_tile(const WorkTile& work, const Pipeline<S, Tiles>& pi
                               PipelineState<S::kStages>& state,
                               float (&d)[S::kGroupsPerWarpgroup][S::kColumns / 2]) {
   // Successive tiles of a stage alternate between sets of fragments: wgmma reads one set while the next is
-  // made. Stages of a single tile are processed two at a time.
-  constexpr int kTiles = S::kTilesPerStage * S::kGroupsPerWarpgroup, kSets = kTiles == 3 ? 3 : 2;
-  constexpr int kStagesAtOnce = kTiles == 1 ? 2 : 1;
+  // made. Stages of a single tile are processed two at a time. Where registers are enough for one set only,
+  // the products of the other warpgroups run while this one loads its next fragments.
+  constexpr int kTiles        = S::kTilesPerStage * S::kGroupsPerWarpgroup;
+  constexpr int kSets         = S::kFragmentSets == 1 ? 1 : kTiles == 3 ? 3 : 2;
+  constexpr int kStagesAtOnce = kSets > 1 && kTiles == 1 ? 2 : 1;
   static_assert(kTiles * kStagesAtOnce % kSets == 0, "every stage begins with the first set");
   using Stages          = Pipeline<S, Tiles>;
   const bool first_lane = threadIdx.x % 32 == 0;
@@ -302,12 +305,16 @@ __device__ void multiply_tile(const WorkTile& work, const Pipeline<S, Tiles>& pi
       for (int tile = 0; tile < kTiles; ++tile) {
         const int set = (of + tile) % kSets, before = (set + kSets - 1) % kSets;
         start(tile / S::kGroupsPerWarpgroup, tile % S::kGroupsPerWarpgroup, set);
-        ptx::wgmma_wait_group<1>();  // the previous tile is done
+        ptx::wgmma_wait_group<(kSets > 1 ? 1 : 0)>();  // the previous tile, or this one, is done
 #pragma unroll
         for (int s = 0; s < 4; ++s) ptx::warpgroup_fence_operand(a[before][s]);
         if (tile == 0 && done >= 0 && first_lane) ptx::mbarrier_arrive(empty + done * 8);
       }
       done = state.stage;
+      if constexpr (kSets == 1) {
+        if (first_lane) ptx::mbarrier_arrive(empty + done * 8);
+        done = -1;
+      }
       state.next();
     }
   }
@@ -373,7 +380,11 @@ __device__ void store_columns(const WorkTile& work, int group, int j, const floa
 template <class S, class Epilogue>
 __device__ void store_accumulators(const WorkTile& work, int group, const float (&d)[S::kColumns / 2],
                                    const Epilogue& epilogue) {
-  constexpr int kAtOnce = S::kWarpgroups == 2 && S::kCtasPerSm == 1 && S::kColumns <= 128 ? 4 : 2;
+  // As many as the registers that the sums leave have room for.
+  constexpr bool kManyOperands = sizeof(typename Epilogue::Operands) > 8;
+  constexpr int kAtOnce        = S::kColumns > 128                           ? kManyOperands ? 3 : 2
+                                 : S::kWarpgroups == 2 && S::kCtasPerSm == 1 ? 4
+                                                                             : 2;
 #pragma unroll
   for (int j = 0; j < S::kColumns / 8; j += kAtOnce) {
     if (8 * j >= work.rows) break;

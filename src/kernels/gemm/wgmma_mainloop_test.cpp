@@ -187,6 +187,32 @@ TEST_F(ManyRowsDense, InOneOrderOfSumsARowHasTheSameBitsInAnyNumberOfRows) {
   }
 }
 
+// So many rows of x that work tiles have 192 of them, on a GPU of 132 multiprocessors.
+TEST_F(ManyRowsDense, TilesOf192Rows) {
+  struct Case {
+    int64_t rows, K, T;
+  };
+  for (const Case& c : {Case{13000, 64, 570}, {13000, 64, 576}, {5120, 192, 768}, {5120, 640, 763}}) {
+    SCOPED_TRACE(testing::Message() << c.rows << " x " << c.K << ", T " << c.T);
+    const Product p            = product(c.T, c.rows, c.K);
+    const std::vector<float> w = floats(p.w), x = floats(p.x), bias = floats(p.bias);
+    const std::vector<float> got = run(p, 0, c.T);
+    for (int64_t t = 0; t < c.T; t += t < 16 || t > c.T - 16 ? 1 : 7)
+      for (int64_t n = 0; n < c.rows; ++n) {
+        const Sum sum      = dot(&x[at(t * c.K)], &w[at(n * c.K)], c.K);
+        const double value = sum.value + bias[at(n)];
+        ASSERT_NEAR(got[at(t * c.rows + n)], value, sum_error(c.K, sum.size) + kRoundOff * std::fabs(value))
+            << "row " << t << ", output " << n;
+      }
+    const std::vector<float> in_order = run(p, 0, c.T, SumOrder::one);
+    for (const int64_t n : {1, 17, 65, 129}) {
+      const int64_t first              = c.T - n;
+      const std::vector<float> of_some = run(p, first, n, SumOrder::one);
+      EXPECT_EQ(0, std::memcmp(of_some.data(), in_order.data() + first * c.rows, at(n * c.rows) * 4)) << n;
+    }
+  }
+}
+
 TEST_F(ManyRowsDense, WithoutABiasAndWithoutRows) {
   const Product p                    = product(70, 100, 192);
   PackedMatrix w                     = p.matrix();

@@ -14,7 +14,7 @@
 //             columns (TileShape::kColumnStep) it is 16 rows
 //   groups    5760 rows are 22.5 tiles of 256, 2880 are 11.25. A warpgroup has adjacent groups, so in the
 //             last tile one warpgroup has all the work, and the other one goes on to its next tile
-//   L2        25 KiB a CTA for each 64 columns, 1,024 cycles: a third of what L2 delivers
+//   L2        25 KiB a CTA for each 64 columns, 1,024 cycles: 24 bytes a cycle, half of what L2 delivers
 #pragma once
 
 #include <cstdint>

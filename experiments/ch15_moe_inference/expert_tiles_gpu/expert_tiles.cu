@@ -47,7 +47,7 @@ struct DownSums : WeightedEpilogues {};
 template <int kColumnStep, int kLead>
 void launch_tiles(const ExpertTiles& p, StreamRef stream) {
   using S = TileShape<128, 2, 2, 1, 9, 1, kColumnStep, kLead>;
-  launch<S, BalancedExpertTileScheduler<S>, SwigluTileEpilogues, WeightedTileEpilogues>(p, stream);
+  launch<S, BalancedExpertTileScheduler<S>, SwigluEpiloguesOfTiles, WeightedEpiloguesOfTiles>(p, stream);
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ struct WeightedEpilogues {
 };
 
 // Epilogues of all sums that a warpgroup has of a work tile, for shapes with two groups of a warpgroup. What
-// they read is loaded before the main loop. A thread has rows p and p + 8 of each group.
+// they read is loaded before the main loop. A thread has rows p and p + 8 of each group. (A profile tells the
+// kernels apart by SwigluEpilogue and WeightedEpilogue in their names: model/gpu_step_cost.h.)
 struct GroupRows {
   int groups;  // of the tile, for this warpgroup: 2 or less
   int p[2];    // of each group; where there is none, of one that exists
@@ -89,7 +90,7 @@ struct GroupRows {
   }
 };
 
-struct SwigluTileEpilogues {
+struct SwigluEpiloguesOfTiles {
   struct Shared {};
 
   SwigluEpilogues all;
@@ -128,7 +129,7 @@ struct SwigluTileEpilogues {
   }
 };
 
-struct WeightedTileEpilogues {
+struct WeightedEpiloguesOfTiles {
   // An expert row's number and weight.
   struct Row {
     int expert_row;

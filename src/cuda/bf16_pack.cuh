@@ -15,6 +15,10 @@ __device__ inline uint32_t pack_bf16x2(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
+__device__ inline uint16_t to_bf16_bits(float value) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
 __device__ inline void store_bf16(bf16* to, float value) {
   *reinterpret_cast<__nv_bfloat16*>(to) = __float2bfloat16_rn(value);
 }

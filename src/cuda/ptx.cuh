@@ -298,6 +298,21 @@ __device__ inline void st_shared_v2(uint32_t to, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
 }
 
+// ---- global memory ----
+
+// Stores if `condition`, without a branch: nvcc would move the computation of x into a branch, and products
+// in a row of branches do not overlap.
+__device__ inline void st_global_if(bool condition, float* to, float x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.global.f32 [%0], %1;\n}" ::"l"(to), "f"(x),
+               "r"(int{condition})
+               : "memory");
+}
+__device__ inline void st_global_if(bool condition, void* to, uint16_t x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.global.b16 [%0], %1;\n}" ::"l"(to), "h"(x),
+               "r"(int{condition})
+               : "memory");
+}
+
 // ---- named barriers: some warps of a CTA ----
 
 // Barrier `id` is 1 to 15 (__syncthreads uses 0); `threads` is a multiple of 32.

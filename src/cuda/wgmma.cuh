@@ -84,6 +84,8 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_NAMES_8 FATHOM_NAMES_4 ", %4, %5, %6, %7"
 #define FATHOM_NAMES_16 FATHOM_TEN() "%10, %11, %12, %13, %14, %15"
 #define FATHOM_NAMES_32 FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) "%30, %31"
+#define FATHOM_NAMES_48 \
+  FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47"
 #define FATHOM_NAMES_56 \
   FATHOM_TEN() FATHOM_TEN(1) FATHOM_TEN(2) FATHOM_TEN(3) FATHOM_TEN(4) "%50, %51, %52, %53, %54, %55"
 #define FATHOM_NAMES_64 \
@@ -113,6 +115,7 @@ __device__ inline uint64_t advance_descriptor(uint64_t operand, int bytes) {
 #define FATHOM_D_8(i) FATHOM_D_4(i), FATHOM_D_4(i + 4)
 #define FATHOM_D_16(i) FATHOM_D_8(i), FATHOM_D_8(i + 8)
 #define FATHOM_D_32(i) FATHOM_D_16(i), FATHOM_D_16(i + 16)
+#define FATHOM_D_48(i) FATHOM_D_32(i), FATHOM_D_16(i + 32)
 #define FATHOM_D_56(i) FATHOM_D_32(i), FATHOM_D_16(i + 32), FATHOM_D_8(i + 48)
 #define FATHOM_D_64(i) FATHOM_D_32(i), FATHOM_D_32(i + 32)
 #define FATHOM_D_96(i) FATHOM_D_64(i), FATHOM_D_32(i + 64)
@@ -136,7 +139,9 @@ FATHOM_WGMMA_REGISTERS(8, 4, 4, 5, 6, 7, 8, 9, 10)
 FATHOM_WGMMA_REGISTERS(16, 8, 8, 9, 10, 11, 12, 13, 14)
 FATHOM_WGMMA_REGISTERS(32, 16, 16, 17, 18, 19, 20, 21, 22)
 FATHOM_WGMMA_REGISTERS(64, 32, 32, 33, 34, 35, 36, 37, 38)
+FATHOM_WGMMA_REGISTERS(96, 48, 48, 49, 50, 51, 52, 53, 54)
 FATHOM_WGMMA_REGISTERS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+FATHOM_WGMMA_REGISTERS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 FATHOM_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
 // The same with a in shared memory.
@@ -181,6 +186,7 @@ FATHOM_WGMMA_ALONG_K(wgmma_tf32, 256, 8, "tf32.tf32", 128, 128, 129, 130)
 #undef FATHOM_NAMES_8
 #undef FATHOM_NAMES_16
 #undef FATHOM_NAMES_32
+#undef FATHOM_NAMES_48
 #undef FATHOM_NAMES_56
 #undef FATHOM_NAMES_64
 #undef FATHOM_NAMES_96
@@ -190,6 +196,7 @@ FATHOM_WGMMA_ALONG_K(wgmma_tf32, 256, 8, "tf32.tf32", 128, 128, 129, 130)
 #undef FATHOM_D_8
 #undef FATHOM_D_16
 #undef FATHOM_D_32
+#undef FATHOM_D_48
 #undef FATHOM_D_56
 #undef FATHOM_D_64
 #undef FATHOM_D_96

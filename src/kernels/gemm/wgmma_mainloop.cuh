@@ -9,10 +9,14 @@
 // from registers and x from shared memory: a weight tile of 64 x 64 is four wgmmas of 16 columns. While the
 // wgmmas of one tile run, their warpgroup loads and dequantises its next tile.
 //
-// flops   2 for each weight and each of kColumns rows of x, even where a tile has fewer rows
+// A tile of few rows can be multiplied with fewer columns (kColumnStep). Of two warpgroups one can be ahead
+// of the other, so that they do not store their sums at the same time (kLead).
+//
+// flops   2 for each weight and each row of x. Of these a tile has a multiple of kColumnStep; what is missing
+//         is multiplied too
 // limit   few rows: bytes of weights, and in MXFP4 the instructions that dequantise them; many rows: tensor
-//         cores, as long as x and W come from L2 in time. For each 64 columns, 40 KiB make 192 x 128 sums in
-//         bf16, 25 KiB make 256 x 128 in MXFP4
+//         cores, as long as x and W come from L2 in time. For each 64 columns, 40 or 48 KiB make 192 x 128 or
+//         192 x 192 sums in bf16, 25 KiB make 256 x 128 in MXFP4
 #pragma once
 
 #include <cuda.h>
@@ -39,12 +43,19 @@ inline constexpr int kStep      = static_cast<int>(kTile);  // columns of a tile
 // kTilesPerStage       weight tiles of a group, along K, in a stage
 // kStages              stages of the pipeline
 // kCtasPerSm           CTAs on a multiprocessor
+// kColumnStep          a work tile of few rows is multiplied with the least multiple of this that is enough
+// kLead                weight tiles along K by which the first of two warpgroups is ahead of the second, or 0
 template <int kColumns_, int kWarpgroups_, int kGroupsPerWarpgroup_, int kTilesPerStage_, int kStages_,
-          int kCtasPerSm_>
+          int kCtasPerSm_, int kColumnStep_ = kColumns_, int kLead_ = 0>
 struct TileShape {
   static constexpr int kColumns = kColumns_, kWarpgroups = kWarpgroups_,
                        kGroupsPerWarpgroup = kGroupsPerWarpgroup_, kTilesPerStage = kTilesPerStage_,
-                       kStages = kStages_, kCtasPerSm = kCtasPerSm_;
+                       kStages = kStages_, kCtasPerSm = kCtasPerSm_, kColumnStep = kColumnStep_,
+                       kLead = kLead_;
+  // Sums and two sets of fragments of more columns are too many registers for three warpgroups.
+  static constexpr int kFragmentSets = kWarpgroups == 3 && kColumns * kGroupsPerWarpgroup > 128 ? 1 : 2;
+  static_assert(kColumns % kColumnStep == 0);
+  static_assert(kLead == 0 || (kWarpgroups == 2 && kTilesPerStage == 1 && kLead < kStages));
 
   static constexpr int kGroups          = kGroupsPerWarpgroup * kWarpgroups;
   static constexpr int kConsumerThreads = 128 * kWarpgroups;
@@ -55,7 +66,10 @@ struct TileShape {
                        kConsumerRegisters = (kRegistersAtLaunch * (kWarpgroups + 1) - kProducerRegisters) /
                                             kWarpgroups / 8 * 8;
 
-  static constexpr int kBoxRows   = kColumns <= 64 ? 16 : kColumns / 2;  // boxes without a row are not loaded
+  // Boxes without a row are not loaded.
+  static constexpr int kBoxRows   = kColumns <= 64               ? 16
+                                    : kColumnStep < kColumns / 2 ? kColumnStep
+                                                                 : kColumns / 2;
   static constexpr int kBoxBytes  = kBoxRows * kStep * 2;
   static constexpr int kSlabBytes = kColumns * kStep * 2;  // x of one weight tile
 };
@@ -197,27 +211,57 @@ __device__ void load_x(const CUtensorMap& x, const Scheduler& scheduler, const P
   }
 }
 
-// The sums of groups `warpgroup`, `warpgroup` + kWarpgroups, .. of a work tile, in d. By a consumer
-// warpgroup. Everything that varies within a stage is a compile-time constant, because instruction issue
-// limits dequantisation.
+// The first of the groups that this consumer warpgroup multiplies: kGroupsPerWarpgroup adjacent ones.
+template <class S>
+__device__ int first_group() {
+  return threadIdx.x / 128 * S::kGroupsPerWarpgroup;
+}
+
+// Where the two warpgroups of a CTA are kLead weight tiles apart, one of them stores its sums while the other
+// multiplies. Otherwise both would store at the same time, and the tensor cores would wait. The second one
+// starts a work tile when the first one is kLead tiles into it. The first one cannot be at this place of the
+// work tile after: that is beyond the stages that the second one has not released.
+inline constexpr int kLeadBarrier = 2;
+template <class S>
+__device__ bool warpgroups_apart(const WorkTile& work) {
+  return S::kLead > 0 && work.groups > S::kGroupsPerWarpgroup && work.end - work.begin >= S::kStages;
+}
+
+// d += a x for a weight tile in a and the first `rows` rows of x, with kN columns or a narrower multiple of
+// kColumnStep. `rows` must be known to be uniform. What each branch starts it also closes as a group, or
+// ptxas would wait for every wgmma.
+template <class S, int kN>
+__device__ void start_products(int rows, float (&d)[S::kColumns / 2], const uint32_t (&a)[4][4], uint64_t x) {
+  if constexpr (kN > S::kColumnStep)
+    if (rows <= kN - S::kColumnStep) return start_products<S, kN - S::kColumnStep>(rows, d, a, x);
+  auto& sums = reinterpret_cast<float(&)[kN / 2]>(d);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < 4; ++s) ptx::wgmma(sums, a[s], ptx::advance_descriptor(x, 32 * s), true);
+  ptx::wgmma_commit_group();
+}
+
+// The sums of a warpgroup's groups of a work tile, in d. By a consumer warpgroup. Everything that varies
+// within a stage is a compile-time constant, because instruction issue limits dequantisation.
 template <class S, class Tiles>
 __device__ void multiply_tile(const WorkTile& work, const Pipeline<S, Tiles>& pipeline,
                               PipelineState<S::kStages>& state,
                               float (&d)[S::kGroupsPerWarpgroup][S::kColumns / 2]) {
   // Successive tiles of a stage alternate between sets of fragments: wgmma reads one set while the next is
-  // made. Stages of a single tile are processed two at a time.
-  constexpr int kTiles = S::kTilesPerStage * S::kGroupsPerWarpgroup, kSets = kTiles == 3 ? 3 : 2;
-  constexpr int kStagesAtOnce = kTiles == 1 ? 2 : 1;
+  // made. Stages of a single tile are processed two at a time. Where registers are enough for one set only,
+  // the products of the other warpgroups run while this one loads its next fragments.
+  constexpr int kTiles        = S::kTilesPerStage * S::kGroupsPerWarpgroup;
+  constexpr int kSets         = S::kFragmentSets == 1 ? 1 : kTiles == 3 ? 3 : 2;
+  constexpr int kStagesAtOnce = kSets > 1 && kTiles == 1 ? 2 : 1;
   static_assert(kTiles * kStagesAtOnce % kSets == 0, "every stage begins with the first set");
   using Stages          = Pipeline<S, Tiles>;
-  const int warpgroup   = threadIdx.x / 128;
   const bool first_lane = threadIdx.x % 32 == 0;
   const uint32_t full   = ptx::opaque(ptx::shared_address(pipeline.full));
   const uint32_t empty  = ptx::opaque(ptx::shared_address(pipeline.empty));
   const uint32_t weights =
-      ptx::opaque(ptx::shared_address(pipeline.weights(0, warpgroup) + Tiles::thread_offset()));
+      ptx::opaque(ptx::shared_address(pipeline.weights(0, first_group<S>()) + Tiles::thread_offset()));
   const uint32_t scales =
-      ptx::opaque(ptx::shared_address(pipeline.scales(0, warpgroup) + Tiles::scale_thread_offset()));
+      ptx::opaque(ptx::shared_address(pipeline.scales(0, first_group<S>()) + Tiles::scale_thread_offset()));
   const uint64_t x = ptx::opaque(ptx::smem_descriptor_128b(ptx::shared_address(pipeline.x(0))));
 #pragma unroll
   for (int m = 0; m < S::kGroupsPerWarpgroup; ++m) {
@@ -238,21 +282,22 @@ __device__ void multiply_tile(const WorkTile& work, const Pipeline<S, Tiles>& pi
     stage_x = ptx::advance_descriptor(x, __shfl_sync(~0u, state.stage, 0) * Stages::kXBytes);
   };
   uint32_t a[kSets][4][4];
+  const int rows = __shfl_sync(~0u, work.rows, 0);  // uniform
   // Starts the wgmmas of tile `i` of a stage for group m, with fragments in a[set].
   const auto start = [&](int i, int m, int set) {
-    const int tile =
-        m * S::kWarpgroups * S::kTilesPerStage + i;  // index among the warpgroup's tiles of this stage
+    const int tile = m * S::kTilesPerStage + i;  // index among the warpgroup's tiles of this stage
     Tiles::fragments(stage_weights + tile * Tiles::kTileBytes, stage_scales + tile * Tiles::kScaleBytes,
                      a[set]);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int s = 0; s < 4; ++s)
-      ptx::wgmma(d[m], a[set][s], ptx::advance_descriptor(stage_x, i * S::kSlabBytes + 32 * s), true);
-    ptx::wgmma_commit_group();
+    start_products<S, S::kColumns>(rows, d[m], a[set], ptx::advance_descriptor(stage_x, i * S::kSlabBytes));
   };
-  int done = -1;  // the stage whose last wgmmas are in flight
-  int k    = work.begin;
+  int done          = -1;  // the stage whose last wgmmas are in flight
+  int k             = work.begin;
+  const bool apart  = warpgroups_apart<S>(work);
+  const int tell_at = apart && threadIdx.x < 128 ? k + S::kLead : -1;
+  if (apart && threadIdx.x >= 128) ptx::bar_sync(kLeadBarrier, S::kConsumerThreads);
   for (; k + S::kTilesPerStage * kStagesAtOnce <= work.end; k += S::kTilesPerStage * kStagesAtOnce) {
+    if constexpr (S::kLead > 0)
+      if (k == tell_at) ptx::bar_arrive(kLeadBarrier, S::kConsumerThreads);
 #pragma unroll
     for (int of = 0; of < kStagesAtOnce; ++of) {
       begin_stage();
@@ -260,19 +305,23 @@ __device__ void multiply_tile(const WorkTile& work, const Pipeline<S, Tiles>& pi
       for (int tile = 0; tile < kTiles; ++tile) {
         const int set = (of + tile) % kSets, before = (set + kSets - 1) % kSets;
         start(tile / S::kGroupsPerWarpgroup, tile % S::kGroupsPerWarpgroup, set);
-        ptx::wgmma_wait_group<1>();  // the previous tile is done
+        ptx::wgmma_wait_group<(kSets > 1 ? 1 : 0)>();  // the previous tile, or this one, is done
 #pragma unroll
         for (int s = 0; s < 4; ++s) ptx::warpgroup_fence_operand(a[before][s]);
         if (tile == 0 && done >= 0 && first_lane) ptx::mbarrier_arrive(empty + done * 8);
       }
       done = state.stage;
+      if constexpr (kSets == 1) {
+        if (first_lane) ptx::mbarrier_arrive(empty + done * 8);
+        done = -1;
+      }
       state.next();
     }
   }
   ptx::wgmma_wait_group<0>();
   if (done >= 0 && first_lane) ptx::mbarrier_arrive(empty + done * 8);
 
-  if (k < work.end) {  // the last stage is not full
+  if (S::kTilesPerStage * kStagesAtOnce > 1 && k < work.end) {  // the last stage is not full
     begin_stage();
     for (int i = 0; k + i < work.end; ++i)
 #pragma unroll
@@ -331,7 +380,11 @@ __device__ void store_columns(const WorkTile& work, int group, int j, const floa
 template <class S, class Epilogue>
 __device__ void store_accumulators(const WorkTile& work, int group, const float (&d)[S::kColumns / 2],
                                    const Epilogue& epilogue) {
-  constexpr int kAtOnce = S::kWarpgroups == 2 && S::kCtasPerSm == 1 && S::kColumns <= 128 ? 4 : 2;
+  // As many as the registers that the sums leave have room for.
+  constexpr bool kManyOperands = sizeof(typename Epilogue::Operands) > 8;
+  constexpr int kAtOnce        = S::kColumns > 128                           ? kManyOperands ? 3 : 2
+                                 : S::kWarpgroups == 2 && S::kCtasPerSm == 1 ? 4
+                                                                             : 2;
 #pragma unroll
   for (int j = 0; j < S::kColumns / 8; j += kAtOnce) {
     if (8 * j >= work.rows) break;
@@ -366,7 +419,7 @@ __device__ void reduce_splits(const WorkTile& work, const Pipeline<S, Tiles>& pi
   for (int m = 0; m < S::kGroupsPerWarpgroup; ++m)
 #pragma unroll
     for (int j = 0; j < kColumnGroups; ++j)
-      *reinterpret_cast<float4*>(pipeline.memory + at(warpgroup + m * S::kWarpgroups, j)) =
+      *reinterpret_cast<float4*>(pipeline.memory + at(first_group<S>() + m, j)) =
           make_float4(d[m][4 * j], d[m][4 * j + 1], d[m][4 * j + 2], d[m][4 * j + 3]);
   cluster_sync();  // every CTA's sums are in its shared memory
 
@@ -389,7 +442,24 @@ __device__ void reduce_splits(const WorkTile& work, const Pipeline<S, Tiles>& pi
   cluster_sync();  // no CTA exits while others read its shared memory
 }
 
-// `epilogues.of(work)` is the work tile's epilogue (kernels/gemm/epilogue.cuh).
+// The sums of a warpgroup to its epilogue: one for each sum (kernels/gemm/epilogue.cuh), or one that has
+// store_tile() for all sums.
+template <class S, class Epilogue>
+__device__ void store_tile(const WorkTile& work, const float (&d)[S::kGroupsPerWarpgroup][S::kColumns / 2],
+                           const Epilogue& epilogue) {
+  if constexpr (requires { epilogue.store_tile(work, d); }) {
+    epilogue.store_tile(work, d);
+  } else {
+#pragma unroll
+    for (int m = 0; m < S::kGroupsPerWarpgroup; ++m) {
+      const int group = first_group<S>() + m;
+      if (group >= work.groups) break;
+      store_accumulators<S>(work, group, d[m], epilogue);
+    }
+  }
+}
+
+// `epilogues.of<S>(work, shared)` is the work tile's epilogue.
 template <class S, class Tiles, class Scheduler, class Epilogues>
 __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
     wgmma_gemm_kernel(const __grid_constant__ CUtensorMap x, Tiles tiles, Scheduler scheduler,
@@ -397,6 +467,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
   extern __shared__ __align__(1024) uint8_t memory[];
   __shared__ uint64_t full[S::kStages], empty[S::kStages];
   __shared__ typename Scheduler::Shared shared;
+  __shared__ typename Epilogues::Shared epilogue_shared;
   const Pipeline<S, Tiles> pipeline{memory, full, empty};
   const bool is_producer = threadIdx.x >= S::kConsumerThreads;
 
@@ -427,34 +498,30 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
       __syncwarp();
       ptx::griddepcontrol_launch_dependents();
     }
-    if (scheduler.splits() > 1) {
-      __syncwarp();
-      cluster_sync();
-      cluster_sync();
-    }
+    if constexpr (Scheduler::kMaySplitK)
+      if (scheduler.splits() > 1) {
+        __syncwarp();
+        cluster_sync();
+        cluster_sync();
+      }
   } else {
     if constexpr (S::kReallocateRegisters) ptx::setmaxnreg_inc<S::kConsumerRegisters>();
     float d[S::kGroupsPerWarpgroup][S::kColumns / 2];
     PipelineState<S::kStages> state;
     for (int i = scheduler.first(); i < scheduler.count(); i += scheduler.step()) {
       const WorkTile work = scheduler.tile(i);
-      const bool idle     = static_cast<int>(threadIdx.x) / 128 >= work.groups;
-      const auto epilogue = epilogues.of(work);
+      const bool idle     = first_group<S>() >= work.groups;
+      const auto epilogue = epilogues.template of<S>(work, epilogue_shared);
       if (idle)
         skip_tile(work, pipeline, state);
       else
         multiply_tile(work, pipeline, state, d);
-      if (scheduler.splits() > 1) {
-        reduce_splits(work, pipeline, scheduler.split(), scheduler.splits(), d, epilogue);
-        break;
-      }
-      if (idle) continue;
-#pragma unroll
-      for (int m = 0; m < S::kGroupsPerWarpgroup; ++m) {
-        const int group = threadIdx.x / 128 + m * S::kWarpgroups;
-        if (group >= work.groups) break;
-        store_accumulators<S>(work, group, d[m], epilogue);
-      }
+      if constexpr (Scheduler::kMaySplitK)
+        if (scheduler.splits() > 1) {
+          reduce_splits(work, pipeline, scheduler.split(), scheduler.splits(), d, epilogue);
+          break;
+        }
+      if (!idle) store_tile<S>(work, d, epilogue);
     }
   }
 }

@@ -187,6 +187,32 @@ TEST_F(ManyRowsDense, InOneOrderOfSumsARowHasTheSameBitsInAnyNumberOfRows) {
   }
 }
 
+// So many rows of x that work tiles have 192 of them, on a GPU of 132 multiprocessors.
+TEST_F(ManyRowsDense, TilesOf192Rows) {
+  struct Case {
+    int64_t rows, K, T;
+  };
+  for (const Case& c : {Case{13000, 64, 570}, {13000, 64, 576}, {5120, 192, 768}, {5120, 640, 763}}) {
+    SCOPED_TRACE(testing::Message() << c.rows << " x " << c.K << ", T " << c.T);
+    const Product p            = product(c.T, c.rows, c.K);
+    const std::vector<float> w = floats(p.w), x = floats(p.x), bias = floats(p.bias);
+    const std::vector<float> got = run(p, 0, c.T);
+    for (int64_t t = 0; t < c.T; t += t < 16 || t > c.T - 16 ? 1 : 7)
+      for (int64_t n = 0; n < c.rows; ++n) {
+        const Sum sum      = dot(&x[at(t * c.K)], &w[at(n * c.K)], c.K);
+        const double value = sum.value + bias[at(n)];
+        ASSERT_NEAR(got[at(t * c.rows + n)], value, sum_error(c.K, sum.size) + kRoundOff * std::fabs(value))
+            << "row " << t << ", output " << n;
+      }
+    const std::vector<float> in_order = run(p, 0, c.T, SumOrder::one);
+    for (const int64_t n : {1, 17, 65, 129}) {
+      const int64_t first              = c.T - n;
+      const std::vector<float> of_some = run(p, first, n, SumOrder::one);
+      EXPECT_EQ(0, std::memcmp(of_some.data(), in_order.data() + first * c.rows, at(n * c.rows) * 4)) << n;
+    }
+  }
+}
+
 TEST_F(ManyRowsDense, WithoutABiasAndWithoutRows) {
   const Product p                    = product(70, 100, 192);
   PackedMatrix w                     = p.matrix();
@@ -299,21 +325,23 @@ class ManyRowsExperts : public ManyRows {
     std::vector<bf16> a;                // [T top_k, padded I], sorted
     std::vector<float> expert_outputs;  // [T top_k, H]
   };
-  Results run(const Layer& l) const {
-    const int64_t rows = l.T * l.top_k, units = l.up.packed.rows / 2;
-    const GuardedDeviceBuffer experts(l.experts);
-    const GuardedDeviceBuffer weights(l.weights);
-    const GuardedDeviceBuffer x(l.x);
+  Results run(const Layer& l) const { return run(l, l.T, l.x, l.experts, l.weights); }
+  Results run(const Layer& l, int64_t T, const std::vector<bf16>& x_of,
+              const std::vector<int32_t>& experts_of, const std::vector<float>& weights_of) const {
+    const int64_t rows = T * l.top_k, units = l.up.packed.rows / 2;
+    const GuardedDeviceBuffer experts(experts_of);
+    const GuardedDeviceBuffer weights(weights_of);
+    const GuardedDeviceBuffer x(x_of);
     const GuardedDeviceBuffer<int32_t> offsets(l.E + 1), sorted_ids(rows);
     const GuardedDeviceBuffer<bf16> sorted(rows * l.H), a(rows * units);
     const GuardedDeviceBuffer<float> expert_outputs(rows * l.H);
     const View<int32_t, 1> offsets_view = offsets.view({l.E + 1}), ids = sorted_ids.view({rows});
     const ExpertRows expert_rows{offsets_view, ids};
-    sort_by_expert(experts.view({l.T, l.top_k}), offsets_view, ids, device->stream());
-    gather_rows(x.view({l.T, l.H}), expert_rows, l.top_k, sorted.view({rows, l.H}), device->stream());
+    sort_by_expert(experts.view({T, l.top_k}), offsets_view, ids, device->stream());
+    gather_rows(x.view({T, l.H}), expert_rows, l.top_k, sorted.view({rows, l.H}), device->stream());
     experts_up_grouped_gemm(sorted.view({rows, l.H}), expert_rows, l.up.packed, l.limit, l.alpha,
                             a.view({rows, units}), device->stream());
-    experts_down_grouped_gemm(a.view({rows, units}), expert_rows, weights.view({l.T, l.top_k}), l.down.packed,
+    experts_down_grouped_gemm(a.view({rows, units}), expert_rows, weights.view({T, l.top_k}), l.down.packed,
                               expert_outputs.view({rows, l.H}), device->stream());
     return {offsets.read(), sorted_ids.read(), a.read(), expert_outputs.read()};
   }
@@ -430,6 +458,46 @@ TEST_F(ManyRowsExperts, ATokenKeepsItsBitsInAnyNumber) {
         0, std::memcmp(some.expert_outputs.data(), all.expert_outputs.data(), some.expert_outputs.size() * 4))
         << T;
   }
+}
+
+// Experts with several work tiles, the last of them narrower, and last groups that are fewer; enough tiles
+// for each CTA to compute several, deep enough for its warpgroups to be apart. Few rows at a time run in
+// other shapes of tiles, whose sums are checked above.
+TEST_F(ManyRowsExperts, ManyTilesHaveTheBitsOfFewRows) {
+  Layer l = layer(550, 2880, 1088, 8, 4);
+  for (int64_t t = 0; t < l.T; ++t) {  // the third expert has all tokens
+    int32_t* const experts = &l.experts[at(t * 4)];
+    if (std::find(experts, experts + 4, 2) == experts + 4) experts[t % 4] = 2;
+  }
+  const Results all = run(l);
+  EXPECT_EQ(all.offsets[3] - all.offsets[2], 550);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const Results again = run(l);
+    ASSERT_EQ(0, std::memcmp(all.a.data(), again.a.data(), all.a.size() * sizeof(bf16)));
+    ASSERT_EQ(0, std::memcmp(all.expert_outputs.data(), again.expert_outputs.data(),
+                             all.expert_outputs.size() * 4));
+  }
+  for (int64_t first = 0; first < l.T; first += 64) {
+    const int64_t n = std::min<int64_t>(64, l.T - first);
+    const std::vector<bf16> x(l.x.begin() + first * l.H, l.x.begin() + (first + n) * l.H);
+    const std::vector<int32_t> experts(l.experts.begin() + first * 4, l.experts.begin() + (first + n) * 4);
+    const std::vector<float> weights(l.weights.begin() + first * 4, l.weights.begin() + (first + n) * 4);
+    const Results some = run(l, n, x, experts, weights);
+    ASSERT_EQ(0, std::memcmp(some.expert_outputs.data(), &all.expert_outputs[at(first * 4 * l.H)],
+                             some.expert_outputs.size() * 4))
+        << "tokens from " << first << " on";
+  }
+}
+
+// Every number of columns that a last tile may have, at the depth from which warpgroups are apart and below.
+TEST_F(ManyRowsExperts, LastTilesOfAnyNumberOfRows) {
+  for (const int64_t T : {65, 95, 96, 97, 127, 128, 129, 159, 160, 161, 193, 225, 257})
+    for (const int64_t H : {512, 576, 640}) {
+      SCOPED_TRACE(testing::Message() << T << " tokens, H " << H);
+      Layer l = layer(T, H, 160, 2, 1);
+      std::fill(l.experts.begin(), l.experts.end(), 1);
+      expect_right(l);
+    }
 }
 
 }  // namespace

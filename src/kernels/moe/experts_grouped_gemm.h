@@ -2,10 +2,9 @@
 // (kernels/gemm/packed_weights.h), on rows that are sorted by expert (kernels/moe/permute.h): a grouped GEMM.
 //
 // bytes   of each expert that has a row: 17/32 of its number of weights, once as long as its rows fit into
-// one
-//         work tile or the L2 cache keeps the weights for the next one
-// flops   2 for each weight and row. Work tiles have 16, 32, 64 or 128 rows, and the missing rows of an
-//         expert's last tile are computed for nothing
+//         one work tile or the L2 cache keeps the weights for the next one
+// flops   2 for each weight and row. Work tiles have 16, 32, 64 or 128 rows. The missing rows of an expert's
+//         last tile are computed for nothing; of tiles of 128 rows, at most 31
 // limit   few rows for each expert (T top_k / E below about 50): memory bandwidth; many: the tensor cores
 //
 // The number of rows of a work tile follows from T top_k / E. A row's results depend on its expert's weights

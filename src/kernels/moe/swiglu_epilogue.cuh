@@ -8,6 +8,7 @@
 
 #include "core/dtype.h"
 #include "cuda/bf16_pack.cuh"
+#include "cuda/ptx.cuh"
 
 namespace fathom::kernels {
 
@@ -23,10 +24,13 @@ struct SwigluEpilogue {
   };
   __device__ Operands read(int p, int) const { return {bias[p], bias[p + 8]}; }
 
-  __device__ void operator()(int p, int row, float gate, float linear, const Operands& operands) const {
+  __device__ float value(float gate, float linear, const Operands& operands) const {
     const float g = fminf(__fmaf_rn(gate, output_scale, operands.gate), limit);
     const float l = fminf(fmaxf(__fmaf_rn(linear, output_scale, operands.linear), -limit), limit);
-    store_bf16(a + row * units + p / 16 * 8 + p % 8, __fdividef(g, 1 + __expf(-alpha * g)) * (l + 1));
+    return __fdividef(g, 1 + ptx::ex2_approx(-alpha * g * 1.44269504f)) * (l + 1);
+  }
+  __device__ void operator()(int p, int row, float gate, float linear, const Operands& operands) const {
+    store_bf16(a + row * units + p / 16 * 8 + p % 8, value(gate, linear, operands));
   }
   __device__ void operator()(int p, int row, float gate, float linear) const {
     (*this)(p, row, gate, linear, read(p, row));

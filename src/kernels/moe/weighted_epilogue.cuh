@@ -20,10 +20,13 @@ struct WeightedEpilogue {
     return {p < hidden ? bias[p] : 0.0f, p + 8 < hidden ? bias[p + 8] : 0.0f};
   }
 
+  __device__ float value(float sum, float bias_of_row, float weight) const {
+    return weight * __fmaf_rn(sum, output_scale, bias_of_row);
+  }
   __device__ void operator()(int p, int row, float low, float high, float weight,
                              const Operands& operands) const {
-    if (p < hidden) y[row * hidden + p] = weight * __fmaf_rn(low, output_scale, operands.low);
-    if (p + 8 < hidden) y[row * hidden + p + 8] = weight * __fmaf_rn(high, output_scale, operands.high);
+    if (p < hidden) y[row * hidden + p] = value(low, operands.low, weight);
+    if (p + 8 < hidden) y[row * hidden + p + 8] = value(high, operands.high, weight);
   }
   __device__ void operator()(int p, int row, float low, float high, float weight) const {
     (*this)(p, row, low, high, weight, read(p));

@@ -5,7 +5,7 @@
 // limit   bf16 peak of the tensor cores
 // idea    the engine's kernel (kernels/moe/experts_grouped_gemm.cuh) with work tiles of up to 128 rows and
 // 256
-//         outputs, in steps from equal tiles and two warpgroups in step to what the engine runs
+//         outputs, in steps
 #include "expert_tiles.h"
 #include "kernels/moe/experts_grouped_gemm.cuh"
 
@@ -44,23 +44,36 @@ void launch(const ExpertTiles& p, StreamRef stream) {
 struct UpSums : SwigluEpilogues {};
 struct DownSums : WeightedEpilogues {};
 
-template <int kColumnStep, int kLead>
+template <class S, template <class> class Scheduler>
 void launch_tiles(const ExpertTiles& p, StreamRef stream) {
-  using S = TileShape<128, 2, 2, 1, 9, 1, kColumnStep, kLead>;
-  launch<S, BalancedExpertTileScheduler<S>, SwigluEpiloguesOfTiles, WeightedEpiloguesOfTiles>(p, stream);
+  launch<S, Scheduler<S>, SwigluEpiloguesOfTiles, WeightedEpiloguesOfTiles>(p, stream);
 }
+
+// Stages of two tiles of 64 columns of W.
+template <int kColumnStep = 128>
+using TwoTileStages = TileShape<128, 2, 2, 2, 4, 1, kColumnStep>;
 
 }  // namespace
 
 void equal_tiles(const ExpertTiles& p, StreamRef stream) {
-  using S = TileShape<128, 2, 2, 2, 4, 1>;
+  using S = TwoTileStages<>;
   launch<S, ExpertTileScheduler<S>, UpSums, DownSums>(p, stream);
 }
 
-void operands_early(const ExpertTiles& p, StreamRef stream) { launch_tiles<128, 0>(p, stream); }
-void narrow_tiles(const ExpertTiles& p, StreamRef stream) { launch_tiles<32, 0>(p, stream); }
-void apart_by_3(const ExpertTiles& p, StreamRef stream) { launch_tiles<32, 3>(p, stream); }
-void apart_by_5(const ExpertTiles& p, StreamRef stream) { launch_tiles<32, 5>(p, stream); }
-void apart_by_7(const ExpertTiles& p, StreamRef stream) { launch_tiles<32, 7>(p, stream); }
+void operands_early(const ExpertTiles& p, StreamRef stream) {
+  launch_tiles<TwoTileStages<>, ExpertTileScheduler>(p, stream);
+}
+
+void balanced(const ExpertTiles& p, StreamRef stream) {
+  launch_tiles<TwoTileStages<>, BalancedExpertTileScheduler>(p, stream);
+}
+
+void narrow_tiles(const ExpertTiles& p, StreamRef stream) {
+  launch_tiles<TwoTileStages<32>, BalancedExpertTileScheduler>(p, stream);
+}
+
+void one_tile_stages(const ExpertTiles& p, StreamRef stream) {
+  launch_tiles<TileShape<128, 2, 2, 1, 9, 1>, BalancedExpertTileScheduler>(p, stream);
+}
 
 }  // namespace fathom::lab::expert_tiles_gpu

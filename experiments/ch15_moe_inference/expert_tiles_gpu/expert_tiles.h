@@ -34,9 +34,8 @@ struct ExpertTiles {
 
 FATHOM_CUDA_LAUNCHER void equal_tiles(const ExpertTiles& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void operands_early(const ExpertTiles& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void balanced(const ExpertTiles& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void narrow_tiles(const ExpertTiles& p, StreamRef stream);
-FATHOM_CUDA_LAUNCHER void apart_by_3(const ExpertTiles& p, StreamRef stream);
-FATHOM_CUDA_LAUNCHER void apart_by_5(const ExpertTiles& p, StreamRef stream);
-FATHOM_CUDA_LAUNCHER void apart_by_7(const ExpertTiles& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void one_tile_stages(const ExpertTiles& p, StreamRef stream);
 
 }  // namespace fathom::lab::expert_tiles_gpu

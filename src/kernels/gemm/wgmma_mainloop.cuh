@@ -9,8 +9,7 @@
 // from registers and x from shared memory: a weight tile of 64 x 64 is four wgmmas of 16 columns. While the
 // wgmmas of one tile run, their warpgroup loads and dequantises its next tile.
 //
-// A tile of few rows can be multiplied with fewer columns (kColumnStep). Of two warpgroups one can be ahead
-// of the other, so that they do not store their sums at the same time (kLead).
+// A tile of few rows can be multiplied with fewer columns (kColumnStep).
 //
 // flops   2 for each weight and each row of x. Of these a tile has a multiple of kColumnStep; what is missing
 //         is multiplied too
@@ -44,18 +43,15 @@ inline constexpr int kStep      = static_cast<int>(kTile);  // columns of a tile
 // kStages              stages of the pipeline
 // kCtasPerSm           CTAs on a multiprocessor
 // kColumnStep          a work tile of few rows is multiplied with the least multiple of this that is enough
-// kLead                weight tiles along K by which the first of two warpgroups is ahead of the second, or 0
 template <int kColumns_, int kWarpgroups_, int kGroupsPerWarpgroup_, int kTilesPerStage_, int kStages_,
-          int kCtasPerSm_, int kColumnStep_ = kColumns_, int kLead_ = 0>
+          int kCtasPerSm_, int kColumnStep_ = kColumns_>
 struct TileShape {
   static constexpr int kColumns = kColumns_, kWarpgroups = kWarpgroups_,
                        kGroupsPerWarpgroup = kGroupsPerWarpgroup_, kTilesPerStage = kTilesPerStage_,
-                       kStages = kStages_, kCtasPerSm = kCtasPerSm_, kColumnStep = kColumnStep_,
-                       kLead = kLead_;
+                       kStages = kStages_, kCtasPerSm = kCtasPerSm_, kColumnStep = kColumnStep_;
   // Sums and two sets of fragments of more columns are too many registers for three warpgroups.
   static constexpr int kFragmentSets = kWarpgroups == 3 && kColumns * kGroupsPerWarpgroup > 128 ? 1 : 2;
   static_assert(kColumns % kColumnStep == 0);
-  static_assert(kLead == 0 || (kWarpgroups == 2 && kTilesPerStage == 1 && kLead < kStages));
 
   static constexpr int kGroups          = kGroupsPerWarpgroup * kWarpgroups;
   static constexpr int kConsumerThreads = 128 * kWarpgroups;
@@ -217,16 +213,6 @@ __device__ int first_group() {
   return threadIdx.x / 128 * S::kGroupsPerWarpgroup;
 }
 
-// Where the two warpgroups of a CTA are kLead weight tiles apart, one of them stores its sums while the other
-// multiplies. Otherwise both would store at the same time, and the tensor cores would wait. The second one
-// starts a work tile when the first one is kLead tiles into it. The first one cannot be at this place of the
-// work tile after: that is beyond the stages that the second one has not released.
-inline constexpr int kLeadBarrier = 2;
-template <class S>
-__device__ bool warpgroups_apart(const WorkTile& work) {
-  return S::kLead > 0 && work.groups > S::kGroupsPerWarpgroup && work.end - work.begin >= S::kStages;
-}
-
 // d += a x for a weight tile in a and the first `rows` rows of x, with kN columns or a narrower multiple of
 // kColumnStep. `rows` must be known to be uniform. What each branch starts it also closes as a group, or
 // ptxas would wait for every wgmma.
@@ -290,14 +276,9 @@ __device__ void multiply_tile(const WorkTile& work, const Pipeline<S, Tiles>& pi
                      a[set]);
     start_products<S, S::kColumns>(rows, d[m], a[set], ptx::advance_descriptor(stage_x, i * S::kSlabBytes));
   };
-  int done          = -1;  // the stage whose last wgmmas are in flight
-  int k             = work.begin;
-  const bool apart  = warpgroups_apart<S>(work);
-  const int tell_at = apart && threadIdx.x < 128 ? k + S::kLead : -1;
-  if (apart && threadIdx.x >= 128) ptx::bar_sync(kLeadBarrier, S::kConsumerThreads);
+  int done = -1;  // the stage whose last wgmmas are in flight
+  int k    = work.begin;
   for (; k + S::kTilesPerStage * kStagesAtOnce <= work.end; k += S::kTilesPerStage * kStagesAtOnce) {
-    if constexpr (S::kLead > 0)
-      if (k == tell_at) ptx::bar_arrive(kLeadBarrier, S::kConsumerThreads);
 #pragma unroll
     for (int of = 0; of < kStagesAtOnce; ++of) {
       begin_stage();

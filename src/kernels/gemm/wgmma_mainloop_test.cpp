@@ -461,7 +461,7 @@ TEST_F(ManyRowsExperts, ATokenKeepsItsBitsInAnyNumber) {
 }
 
 // Experts with several work tiles, the last of them narrower, and last groups that are fewer; enough tiles
-// for each CTA to compute several, deep enough for its warpgroups to be apart. Few rows at a time run in
+// for each CTA to compute several. Few rows at a time run in
 // other shapes of tiles, whose sums are checked above.
 TEST_F(ManyRowsExperts, ManyTilesHaveTheBitsOfFewRows) {
   Layer l = layer(550, 2880, 1088, 8, 4);
@@ -489,7 +489,7 @@ TEST_F(ManyRowsExperts, ManyTilesHaveTheBitsOfFewRows) {
   }
 }
 
-// Every number of columns that a last tile may have, at the depth from which warpgroups are apart and below.
+// Every number of columns that a last tile may have.
 TEST_F(ManyRowsExperts, LastTilesOfAnyNumberOfRows) {
   for (const int64_t T : {65, 95, 96, 97, 127, 128, 129, 159, 160, 161, 193, 225, 257})
     for (const int64_t H : {512, 576, 640}) {

@@ -27,8 +27,8 @@ void launch_for_rows(View<const bf16, 2> x, const ExpertRows& rows, const Packed
   if (twice <= 16 * w.experts) return take_turns<TileShape<16, 2, 1, 3, 5, 2>>(x, rows, w, epilogues, stream);
   if (twice <= 32 * w.experts) return take_turns<TileShape<32, 4, 1, 4, 4, 1>>(x, rows, w, epilogues, stream);
   if (twice <= 64 * w.experts) return take_turns<TileShape<64, 2, 2, 3, 4, 1>>(x, rows, w, epilogues, stream);
-  // What each of these numbers gains: experiments/ch15_moe_inference/expert_tiles_gpu.
-  using ManyRows = TileShape<128, 2, 2, 1, 9, 1, 32, 5>;
+  // What its parts gain: experiments/ch15_moe_inference/expert_tiles_gpu.
+  using ManyRows = TileShape<128, 2, 2, 2, 4, 1>;
   launch_experts<ManyRows, BalancedExpertTileScheduler<ManyRows>>(x, rows, w, TileEpilogues{epilogues},
                                                                   stream);
 }

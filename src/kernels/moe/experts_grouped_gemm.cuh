@@ -8,8 +8,8 @@
 //   issue     a warp dequantises its part of a 64 x 64 tile by 66 instructions. Two warps share a scheduler:
 //             132 of the 512 cycles that the tensor cores take for the tiles of both
 //   epilogue  each thread has 64 units, or 128 sums: 2,000 to 3,000 cycles, and more if it waits for bias,
-//             row numbers and routing weights. If all warpgroups store at once, that is 5 to 15 % of the
-//             time. If one multiplies while the other one stores (TileShape::kLead), it costs nothing
+//             row numbers and routing weights: 5 to 15 % of the time, as both warpgroups store at once. They
+//             are loaded before the main loop
 //   rows      the last tile of an expert is half empty in the mean: 64 of 1,024 rows are 6 %. In steps of 32
 //             columns (TileShape::kColumnStep) it is 16 rows
 //   groups    5760 rows are 22.5 tiles of 256, 2880 are 11.25. A warpgroup has adjacent groups, so in the
@@ -150,7 +150,7 @@ struct WeightedEpiloguesOfTiles {
 
     template <int kSums>
     __device__ void store_tile(const WorkTile& work, const float (&d)[2][kSums]) const {
-      const int barrier = kLeadBarrier + 1 + threadIdx.x / 128, t = threadIdx.x % 4 * 2;
+      const int barrier = 2 + threadIdx.x / 128, t = threadIdx.x % 4 * 2;
       ptx::bar_sync(barrier, 128);  // this warpgroup has read the rows of its tile before
       shared[threadIdx.x % 128] = row;
       ptx::bar_sync(barrier, 128);  // all rows are there

@@ -217,7 +217,7 @@ def llama_cpp(folder, plan):
     version = (said.stdout + said.stderr).strip().splitlines()[:1]
     port = free_port()
     flags = ["--model", files[0], "--host", "127.0.0.1", "--port", port, "--parallel", plan.sequences, "--kv-unified", "--ctx-size",
-             plan.kv_tokens, "--n-gpu-layers", 0 if plan.device == "cpu" else 999]
+             plan.kv_tokens, *(["--n-gpu-layers", 0, "--no-mmap", "--threads", os.cpu_count()] if plan.device == "cpu" else ["--n-gpu-layers", 999])]
     made = server("llama.cpp", version[0] if version else "unknown", [program, *flags], port, plan.ids, ["llama-server", *flags])
     made.prompts_a_request = 1  # of several it reports the tokens of the first
     return made

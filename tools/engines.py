@@ -216,8 +216,12 @@ def llama_cpp(folder, plan):
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     version = (said.stdout + said.stderr).strip().splitlines()[:1]
     port = free_port()
+    # On CPUs it copies its weights, as our --no-mmap does.
+    known = subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+    copied = ["--load-mode", "none"] if "--load-mode" in known else ["--no-mmap"]
+    where = ["--n-gpu-layers", 0, "--threads", os.cpu_count(), *copied] if plan.device == "cpu" else ["--n-gpu-layers", 999]
     flags = ["--model", files[0], "--host", "127.0.0.1", "--port", port, "--parallel", plan.sequences, "--kv-unified", "--ctx-size",
-             plan.kv_tokens, *(["--n-gpu-layers", 0, "--no-mmap", "--threads", os.cpu_count()] if plan.device == "cpu" else ["--n-gpu-layers", 999])]
+             plan.kv_tokens, *where]
     made = server("llama.cpp", version[0] if version else "unknown", [program, *flags], port, plan.ids, ["llama-server", *flags])
     made.prompts_a_request = 1  # of several it reports the tokens of the first
     return made

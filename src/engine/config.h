@@ -17,7 +17,7 @@ struct EngineConfig {
   int threads = 0;  // 0: one for each CPU that this process may use
   // Ranks that compute every layer together, each with its part of the model (model/shard.h). On CPUs:
   // threads of this process, among which `threads` are divided. On GPUs: `device` and those after it. With
-  // expert_parallel (CPUs) a rank has whole experts.
+  // expert_parallel a rank has whole experts.
   int64_t tensor_parallel = 1;
   bool expert_parallel    = false;
   // Weights are read where the checkpoint is mapped; false: from a copy in huge pages (model/safetensors.h),

@@ -72,7 +72,7 @@ int64_t workspace_bytes(const model::Config& part, const EngineConfig& c) {
 }
 // Weights and workspace of a rank.
 int64_t rank_bytes(const model::Config& part, const EngineConfig& c) {
-  return model::GpuWeights::bytes(part, c.tensor_parallel) + workspace_bytes(part, c);
+  return model::GpuWeights::bytes(part, shard_options(c)) + workspace_bytes(part, c);
 }
 
 // Progress of loading all ranks, one after another.
@@ -170,7 +170,7 @@ GpuRunner::Rank::Rank(const model::Checkpoint& checkpoint, const EngineConfig& c
               device, threads, loading_of(c, rank)),
       model(config, weights, max_rows_of(c), max_sampled_rows_of(c),
             c.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device, rank,
-            c.tensor_parallel),
+            c.tensor_parallel, c.expert_parallel ? rank * config.num_local_experts / c.tensor_parallel : 0),
       kv(config, pages[kFull], pages[kWindow], kv_format_of(c), device),
       input(device, input_bytes(c)),
       graphs(warn_of_capture) {}
@@ -267,7 +267,7 @@ std::string GpuRunner::device_name() const {
 MemoryUse GpuRunner::memory() const {
   MemoryUse use{.workspace = sampled_.bytes()};
   for (const auto& rank : ranks_) {
-    use.weights += model::GpuWeights::bytes(rank->config, config_.tensor_parallel);
+    use.weights += model::GpuWeights::bytes(rank->config, shard_options(config_));
     use.workspace += workspace_bytes(rank->config, config_);
     for (const model::Attention kind : model_config_.layers)
       use.kv_cache += gpu_page_bytes(model_config_, config_, kind) *

@@ -406,6 +406,12 @@ class EngineOnTwoGpus : public EngineOnGpu {
 
 TEST_F(EngineOnTwoGpus, GivesTheGreedyAnswersOfTheCpu) { expect_answers_of_the_cpu(on_two(), 1.0 / 32, 20); }
 
+TEST_F(EngineOnTwoGpus, WithWholeExpertsGivesTheGreedyAnswersOfTheCpu) {
+  EngineConfig config    = on_two();
+  config.expert_parallel = true;
+  expect_answers_of_the_cpu(config, 1.0 / 32, 20);
+}
+
 TEST_F(EngineOnTwoGpus, GivesTheSameTokensWithAnyFeatures) {
   const auto requests = prompts(60, 16);
   const auto expected = answers(*engine(on_gpu()), requests);
@@ -417,7 +423,8 @@ TEST_F(EngineOnTwoGpus, GivesTheSameTokensWithAnyFeatures) {
   configs.emplace_back("drafts", on_two()).second.draft_tokens           = 3;
   configs.emplace_back("no graphs", on_two()).second.cudagraph_mode      = EngineConfig::CudaGraphMode::none;
   configs.emplace_back("pieces", on_two()).second.cudagraph_mode = EngineConfig::CudaGraphMode::piecewise;
-  configs.emplace_back("FP8 cache", on_two()).second.kv_dtype    = EngineConfig::KvDtype::fp8;
+  configs.emplace_back("whole experts", on_two()).second.expert_parallel = true;
+  configs.emplace_back("FP8 cache", on_two()).second.kv_dtype            = EngineConfig::KvDtype::fp8;
   for (const auto& [name, config] : configs) {
     const auto found = answers(*engine(config), requests);
     size_t other     = 0;

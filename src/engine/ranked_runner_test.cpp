@@ -115,12 +115,6 @@ TEST(RankedRunner, WhatDoesNotFitIsRefusedAtTheStart) {
       message(config_of_ranks(8, false)),
       "--tensor-parallel-size 8 needs experts of at least 8 x 32 columns in blocks of 32, and the model's "
       "have 224: give fewer ranks, or --enable-expert-parallel");
-  EngineConfig on_gpu    = EngineConfig::on_gpu();
-  on_gpu.tensor_parallel = 2;
-  on_gpu.expert_parallel = true;
-  EXPECT_EQ(message(on_gpu),
-            "--enable-expert-parallel needs --device cpu so far: on GPUs, --tensor-parallel-size alone deals "
-            "a part of each expert to each");
 }
 
 // Does `fault` in its first operation, instead of taking part. Its rank leaves the group when it is

@@ -115,10 +115,6 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           "quantize` writes the model with experts in MXFP4, or leave the flag at auto"};
   }
   if (const Status good = model::can_shard(checkpoint.config, shard_options(c)); !good) return good.error();
-  if (c.gpu && c.expert_parallel)
-    return Error{
-        "--enable-expert-parallel needs --device cpu so far: on GPUs, --tensor-parallel-size alone deals a "
-        "part of each expert to each"};
   if (c.gpu)
     if (const Status can = gpu_can_run(checkpoint, c); !can) return can.error();
   if (c.gpu) {

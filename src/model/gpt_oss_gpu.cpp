@@ -36,7 +36,8 @@ View<T, Rank> first(View<T, Rank> view, int64_t rows) {
 }  // namespace
 
 GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-                     kernels::SumOrder order, Device& device, int64_t rank, int64_t ranks)
+                     kernels::SumOrder order, Device& device, int64_t rank, int64_t ranks,
+                     int64_t first_expert)
     : config_(c),
       weights_(weights),
       max_rows_(max_rows),
@@ -44,6 +45,7 @@ GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_row
       order_(order),
       query_width_(c.num_attention_heads * kHeadDim),
       intermediate_size_(padded(c.intermediate_size)),
+      first_expert_(first_expert),
       peers_{.rank   = static_cast<int>(rank),
              .layout = {.ranks = ranks, .max_rows = max_rows, .width = c.hidden_size}} {
   const int64_t T = max_rows, H = c.hidden_size, expert_rows = T * c.num_experts_per_tok;
@@ -170,14 +172,16 @@ void GptOssGpu::project_out(size_t l, const GpuBatch& batch, StreamRef stream) {
   const auto& w = weights_.layers()[l].out;
   if (ranks() == 1) return kernels::linear_add(attn_out, w, x, stream, order_);
   kernels::linear(attn_out, w, partial_.as({T, H}), stream, order_);
-  kernels::all_reduce_add(View<const float, 3>(partial_.as({T, 1, H})), peers_, sum(batch, l, 0), x,
+  kernels::all_reduce_add(View<const float, 3>(partial_.as({T, 1, H})),
+                          View<const int32_t, 2>(nullptr, {0, 0}), peers_, sum(batch, l, 0), x,
                           kernels::all_reduce_protocol(T), stream);
 }
 
 // expert_outputs = the experts of norm(x). The next add_rmsnorm adds them to x; of several ranks, the sum
 // does.
 void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
-  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size, E = config_.num_local_experts;
+  const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
+  const int64_t E           = weights_.layers()[l].mlp1.experts;  // of this rank
   const int64_t top_k       = config_.num_experts_per_tok;
   const GpuLayerWeights& w  = weights_.layers()[l];
   const auto normed         = normed_.as({T, H});
@@ -190,7 +194,7 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
 
   kernels::rmsnorm_router(View<const float, 2>(x_.as({T, H})), w.mlp_norm,
                           static_cast<float>(config_.rms_norm_eps), w.router, w.router_bias, batch.positions,
-                          normed, ids, weights, stream);
+                          normed, ids, weights, stream, {.first = first_expert_, .count = E});
   if (T <= kernels::kMaxGemvRows && order_ == kernels::SumOrder::by_rows) {
     kernels::experts_up_gemv(constant(normed), ids, w.mlp1, limit, alpha, activations, stream);
     kernels::experts_down_gemv(constant(activations), ids, weights, w.mlp2, expert_outputs, stream);
@@ -210,7 +214,8 @@ void GptOssGpu::add_experts(size_t l, const GpuBatch& batch, StreamRef stream) {
   const int64_t T = batch.tokens.extent(0), H = config_.hidden_size;
   if (ranks() > 1)
     kernels::all_reduce_add(View<const float, 3>(expert_outputs_.as({T, config_.num_experts_per_tok, H})),
-                            peers_, sum(batch, l, 1), x_.as({T, H}), kernels::all_reduce_protocol(T), stream);
+                            View<const int32_t, 2>(expert_ids_.as({T, config_.num_experts_per_tok})), peers_,
+                            sum(batch, l, 1), x_.as({T, H}), kernels::all_reduce_protocol(T), stream);
 }
 
 void GptOssGpu::logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream) {

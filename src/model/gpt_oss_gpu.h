@@ -53,7 +53,8 @@ class GptOssGpu {
   // tiles, a row's numbers depend on its sequence alone: not on the other rows, nor on how its sequence was
   // divided into batches. Throws NotEnoughMemory.
   GptOssGpu(const Config& config, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-            kernels::SumOrder order, Device& device, int64_t rank = 0, int64_t ranks = 1);
+            kernels::SumOrder order, Device& device, int64_t rank = 0, int64_t ranks = 1,
+            int64_t first_expert = 0);
   // Bytes of device memory that it takes.
   static int64_t bytes(const Config& config, int64_t max_rows, int64_t max_logit_rows, int64_t ranks = 1);
 
@@ -96,6 +97,7 @@ class GptOssGpu {
   const kernels::SumOrder order_;
   const int64_t query_width_;        // of all query heads, padded
   const int64_t intermediate_size_;  // of an expert, padded
+  const int64_t first_expert_;       // of the router's, the first that is here
   float concentration_ = 1;
   kernels::Peers peers_;
   DeviceBuffer<std::byte> receive_;  // from other ranks

@@ -224,13 +224,15 @@ Status GpuWeights::check(const Config& c, const Weights& weights) {
   return Ok{};
 }
 
-int64_t GpuWeights::bytes(const Config& c, int64_t ranks) {
+int64_t GpuWeights::bytes(const Config& c, const ShardOptions& shards) {
   const int64_t H = c.hidden_size, I = c.intermediate_size, E = c.num_local_experts;
+  const int64_t here  = shards.expert_parallel ? E / shards.ranks : E;
   const int64_t heads = c.num_attention_heads * kHeadDim;
   const int64_t layer = matrix_bytes(qkv_rows(c), H) + matrix_bytes(H, heads) +
-                        expert_bytes(E, 2 * padded(I), H) + expert_bytes(E, H, I) + 2 * E * H +
+                        expert_bytes(here, 2 * padded(I), H) + expert_bytes(here, H, I) + 2 * E * H +
                         4 * (2 * H + E + c.num_attention_heads);
-  return c.num_hidden_layers * layer + 2 * c.vocab_size * H + matrix_bytes(c.vocab_size / ranks, H) + 4 * H;
+  return c.num_hidden_layers * layer + 2 * c.vocab_size * H + matrix_bytes(c.vocab_size / shards.ranks, H) +
+         4 * H;
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include "cuda/device_buffer.h"
 #include "kernels/gemm/packed_weights.h"
 #include "model/config.h"
+#include "model/shard.h"
 #include "model/weights.h"
 
 namespace fathom::model {
@@ -33,8 +34,8 @@ class GpuWeights {
  public:
   // Whether the GPU's kernels can run this model; the error names what they can't do.
   static Status check(const Config& config, const Weights& weights);
-  // Bytes of device memory that they take. `config` is that of a rank's part, of so many (model/shard.h).
-  static int64_t bytes(const Config& config, int64_t ranks = 1);
+  // Bytes of device memory that they take. `config` is that of a rank's part (model/shard.h).
+  static int64_t bytes(const Config& config, const ShardOptions& shards = {});
 
   // Copies and packs; returns when that is done. `progress` is called with the bytes done so far and in all.
   // The checkpoint must pass check(). Throws NotEnoughMemory.

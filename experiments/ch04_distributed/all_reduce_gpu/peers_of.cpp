@@ -42,8 +42,8 @@ Call all_reduce_by(kernels::AllReduceProtocol protocol, const Sums& p, Context& 
                       View<const float, 2> part, View<float, 2> x, int index, StreamRef stream) {
                     kernels::all_reduce_add(
                         View<const float, 3>(part.data(), {part.extent(0), 1, part.extent(1)}),
-                        receiver->peers, {.pass = pass, .index = index, .count = kSums + 2}, x, protocol,
-                        stream);
+                        View<const int32_t, 2>(nullptr, {0, 0}), receiver->peers,
+                        {.pass = pass, .index = index, .count = kSums + 2}, x, protocol, stream);
                   });
 }
 

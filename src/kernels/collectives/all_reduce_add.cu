@@ -23,6 +23,7 @@ constexpr int kThreads = 128, kCtasPerSm = 4;
 
 struct AllReduce {
   const float4* parts;
+  const int32_t* ids;  // null: none
   float4* x;
   const int32_t* pass;
   uint32_t index, count;
@@ -36,6 +37,7 @@ struct AllReduce {
   __device__ float4 own_sum(int64_t row, int vector) const {
     float4 sum = {};
     for (int j = 0; j < addends; ++j) {
+      if (ids && __ldcg(ids + row * addends + j) < 0) continue;
       const float4 part = __ldcg(parts + (row * addends + j) * vectors + vector);
       sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
     }
@@ -179,14 +181,17 @@ void check(const Peers& peers, const CollectiveCall& call) {
 
 }  // namespace
 
-void all_reduce_add(View<const float, 3> parts, const Peers& peers, const CollectiveCall& call,
-                    View<float, 2> x, AllReduceProtocol protocol, StreamRef stream) {
+void all_reduce_add(View<const float, 3> parts, View<const int32_t, 2> ids, const Peers& peers,
+                    const CollectiveCall& call, View<float, 2> x, AllReduceProtocol protocol,
+                    StreamRef stream) {
   const ReceiveBuffer& to = peers.layout;
   check(peers, call);
-  FATHOM_EXPECT(parts.extent(0) == x.extent(0) && parts.extent(2) == x.extent(1) && x.extent(1) == to.width &&
-                    x.extent(0) <= to.max_rows && to.width % 4 == 0 && parts.contiguous() && x.contiguous() &&
-                    aligned_to_16(parts.data()) && aligned_to_16(x.data()),
-                "all_reduce_add: parts [T, J, H], x [T, H], contiguous, of at most the buffer's rows");
+  FATHOM_EXPECT(
+      parts.extent(0) == x.extent(0) && parts.extent(2) == x.extent(1) && x.extent(1) == to.width &&
+          x.extent(0) <= to.max_rows && to.width % 4 == 0 && ids.contiguous() &&
+          (ids.size() == 0 || (ids.extent(0) == parts.extent(0) && ids.extent(1) == parts.extent(1))) &&
+          parts.contiguous() && x.contiguous() && aligned_to_16(parts.data()) && aligned_to_16(x.data()),
+      "all_reduce_add: parts [T, J, H], x [T, H], contiguous, of at most the buffer's rows");
   if (x.size() == 0) return;
   const bool low_latency = protocol == AllReduceProtocol::low_latency;
   FATHOM_EXPECT(!low_latency || x.extent(0) <= kLowLatencyRows,
@@ -196,6 +201,7 @@ void all_reduce_add(View<const float, 3> parts, const Peers& peers, const Collec
     return low_latency ? to.low_latency(half, source) : to.rows(half, source);
   };
   AllReduce o{.parts      = reinterpret_cast<const float4*>(parts.data()),
+              .ids        = ids.size() > 0 ? ids.data() : nullptr,
               .x          = reinterpret_cast<float4*>(x.data()),
               .pass       = call.pass.data(),
               .index      = static_cast<uint32_t>(call.index),

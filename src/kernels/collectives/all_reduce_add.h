@@ -1,5 +1,6 @@
 // All-reduce of the GPUs of one host (ranks), added to each GPU's residual stream:
 //   x_r(t, h) += sum_q sum_j parts_q(t, j, h)       for every rank r; q over all ranks, j over J
+// With `ids`, rank q leaves out the j where its ids(t, j) is negative: experts of other ranks.
 //
 // A kernel sends its sums over j into the memory of the other GPUs and waits there for theirs: no host, no
 // library and no second launch. All ranks add in the order of the ranks, so that all get the same bits.
@@ -69,10 +70,11 @@ struct CollectiveCall {
 // for each row, half the bytes.
 enum class AllReduceProtocol { low_latency, simple };
 
-// parts [T, J, H], x [T, H], contiguous, aligned to 16 bytes; T <= max_rows, H = width, a multiple of 4; 2 to
-// kMaxRanks ranks.
-void all_reduce_add(View<const float, 3> parts, const Peers& peers, const CollectiveCall& call,
-                    View<float, 2> x, AllReduceProtocol protocol, StreamRef stream);
+// parts [T, J, H], ids [T, J] or empty, x [T, H], contiguous, aligned to 16 bytes; T <= max_rows, H = width,
+// a multiple of 4; 2 to kMaxRanks ranks.
+void all_reduce_add(View<const float, 3> parts, View<const int32_t, 2> ids, const Peers& peers,
+                    const CollectiveCall& call, View<float, 2> x, AllReduceProtocol protocol,
+                    StreamRef stream);
 
 // Waits until all ranks are here. What they wrote before, also into each other's memory, is visible to the
 // kernels that follow. Uses no half of the buffer. Between two barriers there is an all-reduce.

@@ -37,7 +37,7 @@ struct Ranks {
   ReceiveBuffer layout{.ranks = kTwo, .max_rows = rows, .width = width};
   std::array<DeviceBuffer<std::byte>, kTwo> receive;
   std::array<DeviceBuffer<float>, kTwo> parts, x;
-  std::array<DeviceBuffer<int32_t>, kTwo> pass;
+  std::array<DeviceBuffer<int32_t>, kTwo> pass, ids;
   std::array<Peers, kTwo> peers;
 
   Ranks(int64_t rows, int64_t addends, int64_t width) : rows(rows), addends(addends), width(width) {
@@ -60,9 +60,13 @@ struct Ranks {
     for (size_t r = 0; r < kTwo; ++r) of(r).to_device(pass[r].data(), &number, 4);
   }
   void all_reduce(size_t r, int64_t count, int index, AllReduceProtocol protocol) {
-    all_reduce_add(View<const float, 3>(parts[r].as({count, addends, width})), peers[r],
+    all_reduce_add(View<const float, 3>(parts[r].as({count, addends, width})), ids_of(r, count), peers[r],
                    {.pass = View<const int32_t, 1>(pass[r].view()), .index = index, .count = 4},
                    x[r].as({count, width}), protocol, of(r).stream());
+  }
+  View<const int32_t, 2> ids_of(size_t r, int64_t count) const {
+    if (ids[r].size() == 0) return View<const int32_t, 2>(nullptr, {0, 0});
+    return View<const int32_t, 2>(ids[r].as({count, addends}));
   }
   template <class F>
   void on_each(F&& f) {
@@ -123,6 +127,37 @@ TEST_F(AllReduceAdd, AddsTheSumsOfAllRanksToEach) {
       for (const int64_t addends : {1, 4}) expect_sums(rows, addends, 2880, 6, protocol);
     }
     for (const int64_t width : {4, 64, 132}) expect_sums(7, 3, width, 5, protocol);
+  }
+}
+
+// Each rank has the addends of its own experts; what it has of the others is not to be read.
+TEST_F(AllReduceAdd, LeavesOutExpertsOfOtherRanks) {
+  for (const auto& [rows, protocol] :
+       {std::pair<int64_t, AllReduceProtocol>{5, AllReduceProtocol::low_latency},
+        {70, AllReduceProtocol::simple}}) {
+    constexpr int64_t kTopK = 4, kWidth = 64;
+    Ranks ranks(rows, kTopK, kWidth);
+    ranks.set_pass(1);
+    for (size_t r = 0; r < kTwo; ++r) {
+      std::vector<int32_t> ids(static_cast<size_t>(rows * kTopK));
+      std::vector<float> parts(static_cast<size_t>(rows * kTopK * kWidth));
+      for (size_t e = 0; e < ids.size(); ++e) {
+        const bool mine = (e * e + e / 3) % 2 == r;
+        ids[e]          = mine ? 7 : -1;
+        std::fill_n(&parts[e * kWidth], kWidth, mine ? 1.0f : NAN);
+      }
+      ranks.ids[r] = {Ranks::of(r), static_cast<int64_t>(ids.size())};
+      Ranks::of(r).to_device(ranks.ids[r].data(), ids.data(), ranks.ids[r].bytes());
+      Ranks::of(r).to_device(ranks.parts[r].data(), parts.data(), ranks.parts[r].bytes());
+      Ranks::of(r).set_words(ranks.x[r].data(), ranks.x[r].bytes(), 0);
+    }
+    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, 0, protocol); });
+    ranks.synchronize();
+    for (size_t r = 0; r < kTwo; ++r) {
+      std::vector<float> x(static_cast<size_t>(rows * kWidth));
+      Ranks::of(r).to_host(x.data(), ranks.x[r].data(), ranks.x[r].bytes());
+      for (const float each : x) ASSERT_EQ(each, 4.0f);  // every addend is one rank's
+    }
   }
 }
 

@@ -50,6 +50,8 @@ struct RmsnormRouter {
   float* weights;
   int rows, width, num_experts, top_k;
   float eps;
+  int first_here;
+  uint32_t experts_here;
 };
 
 // Top-k and softmax of one row, by one warp. keys[i] of lane l is the key of expert 32 i + l, or 0.
@@ -83,7 +85,8 @@ __device__ void select_experts(const RmsnormRouter& o, int64_t row, bool padding
 #pragma unroll
   for (int other = kMaxTopK / 2; other > 0; other /= 2) total += __shfl_xor_sync(~0u, total, other);
   if (lane >= o.top_k) return;
-  o.experts[row * o.top_k + lane] = padding ? -1 : own_expert;
+  const auto here                 = static_cast<uint32_t>(own_expert - o.first_here);
+  o.experts[row * o.top_k + lane] = padding || here >= o.experts_here ? -1 : static_cast<int32_t>(here);
   o.weights[row * o.top_k + lane] = padding ? 0 : own_weight / total;
 }
 
@@ -295,7 +298,8 @@ void launch(const RmsnormRouter& o, StreamRef stream) {
 
 void rmsnorm_router(View<const float, 2> x, View<const float, 1> weight, float eps,
                     View<const bf16, 2> router, View<const float, 1> bias, View<const int32_t, 1> positions,
-                    View<bf16, 2> y, View<int32_t, 2> experts, View<float, 2> weights, StreamRef stream) {
+                    View<bf16, 2> y, View<int32_t, 2> experts, View<float, 2> weights, StreamRef stream,
+                    const ExpertRange& here) {
   const int64_t rows = x.extent(0), width = x.extent(1), num_experts = router.extent(0),
                 top_k = experts.extent(1);
   FATHOM_EXPECT(weight.extent(0) == width && router.extent(1) == width && bias.extent(0) == num_experts &&
@@ -324,7 +328,9 @@ void rmsnorm_router(View<const float, 2> x, View<const float, 1> weight, float e
                         static_cast<int>(width),
                         static_cast<int>(num_experts),
                         static_cast<int>(top_k),
-                        eps};
+                        eps,
+                        static_cast<int>(here.first),
+                        static_cast<uint32_t>(here.count)};
   num_experts <= kExpertGroup ? launch<1>(o, stream) : launch<4>(o, stream);
 }
 

@@ -126,7 +126,10 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       threads_(config.threads > 0 ? config.threads : host_threads()),
       weights_(checkpoint.config, checkpoint.weights, device_, threads_, config.loading),
       model_(checkpoint.config, weights_, max_rows_, max_sampled_rows_,
-             config.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device_),
+             config.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device_,
+             {.fused_experts           = config.fused_experts,
+              .qkv_prefetch_eighths    = config.qkv_prefetch_eighths,
+              .early_output_projection = config.early_output_projection}),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], kv_format_of(config), device_),
       input_(device_, input_bytes(config)),
       sampled_(device_, max_sampled_rows_),
@@ -262,8 +265,10 @@ void GpuRunner::fill_sampling(const SchedulerOutput& step, const std::vector<Sch
 
 void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
                           const GpuBatchShape& shape, const GpuInputBatch& input, StepCosts& to) const {
-  model::PassExtents extents{
-      .rows = shape.rows, .logit_rows = shape.sampled_rows, .fixed_order = config_.batch_invariant};
+  model::PassExtents extents{.rows          = shape.rows,
+                             .logit_rows    = shape.sampled_rows,
+                             .fixed_order   = config_.batch_invariant,
+                             .fused_experts = config_.fused_experts};
   for (const ScheduledChunk& chunk : batch) {
     const ScheduledSequence& scheduled = step.sequences[chunk.index];
     const int64_t first                = scheduled.first + chunk.first;

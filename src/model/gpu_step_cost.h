@@ -37,6 +37,7 @@ struct PassExtents {
   int64_t logit_rows  = 0;      // whose token is sampled, with padding
   int64_t random_rows = 0;      // of those, with a temperature above 0
   bool fixed_order    = false;  // SumOrder::one
+  bool fused_experts  = false;  // GpuDecodeOptions
 };
 
 std::vector<KernelCost> kernel_costs(const Config& config, KvFormat format, const PassExtents& pass);

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
     worker.load_all();
     if (!Layer::kIdsFromPreviousKernel) ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
-    worker.run([&]() -> const Share& { return share; }, from, layer, [] {});
+    worker.run([&] { return share; }, from, layer, [] {});
     return;
   }
   Reducer<Memory> reducer(shared, w, share, strips_of_expert, 0);

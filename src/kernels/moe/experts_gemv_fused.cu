@@ -41,7 +41,7 @@ struct Layers {
 // Strips of the second layer that are requested into shared memory. A token's small strips leave room for
 // two; the registers in which larger ones are in flight hold half as much.
 template <bool kFullDepth, int kGroups>
-constexpr int kStagedStrips = kFullDepth&& kGroups == 1 ? 2 : 0;
+constexpr int kStagedStrips = (kFullDepth && kGroups == 1) ? 2 : 0;
 
 // Piece k of those that are wanted: the first of_eight of every eight.
 __device__ void prefetch(const L2Prefetch& p) {

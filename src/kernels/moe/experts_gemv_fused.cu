@@ -5,13 +5,13 @@
 // flops   2 for each weight and row
 // limit   memory bandwidth. One token: 52.9 MB of weights
 // idea    The CTAs are resident at once. Each has a share of the first layer's strips and one of the second
-//         layer's. Ids and weights need no activations: as soon as a warp has requested its last strip of the
-//         first layer, its next requests are of the second layer. One token: two strips go to
+//         layer's. The second layer's weights do not depend on activations: as soon as a warp has requested
+//         its last strip of the first layer, it requests strips of the second. One token: two strips go to
 //         shared memory, which at 2880 columns and 4 experts is all that a CTA has of the second layer. More
 //         tokens: one strip goes to registers. Then the CTAs meet at a grid barrier, because every output
-//         needs all activations of its expert. Memory works meanwhile. The barrier costs a fence, an addition
-//         in L2 and a load from there. CTAs with one strip more of the first layer are at the other end of
-//         the grid than those with one more of the second.
+//         needs all activations of its expert. Loads are in flight meanwhile. The barrier costs a fence, an
+//         addition in L2 and a load from there. CTAs with one strip more of the first layer are at one end of
+//         the grid, those with one more of the second at the other
 //
 // Residency. The launcher checks that the grid fits an empty GPU. Kernels before it in the stream end without
 // it. Those behind it can only start when every CTA of this grid has called launch_dependents, so when all

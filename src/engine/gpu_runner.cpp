@@ -128,6 +128,7 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       model_(checkpoint.config, weights_, max_rows_, max_sampled_rows_,
              config.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device_,
              {.fused_experts           = config.fused_experts,
+              .early_experts           = config.early_experts,
               .qkv_prefetch_eighths    = config.qkv_prefetch_eighths,
               .early_output_projection = config.early_output_projection}),
       kv_(checkpoint.config, pages[kFull], pages[kWindow], kv_format_of(config), device_),

@@ -168,8 +168,10 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
                                             .pieces   = static_cast<int>(qkv.bytes() / kernels::L2Prefetch::kPieceBytes),
                                             .of_eight = options_.qkv_prefetch_eighths};
       }
-      kernels::experts_gemv_fused(constant(normed), ids, weights, w.mlp1, w.mlp2, limit, alpha, activations,
-                                  expert_outputs, grid_barrier_.data(), prefetch, stream);
+      kernels::experts_gemv_fused(
+          constant(normed), ids, weights, w.mlp1, w.mlp2, limit, alpha, activations, expert_outputs,
+          grid_barrier_.data(), prefetch,
+          options_.early_experts ? kernels::GridStart::dependent : kernels::GridStart::cooperative, stream);
       return;
     }
     kernels::experts_up_gemv(constant(normed), ids, w.mlp1, limit, alpha, activations, stream);

@@ -13,14 +13,17 @@
 //         addition in L2 and a load from there. CTAs with one strip more of the first layer are at one end of
 //         the grid, those with one more of the second at the other
 //
-// Residency. The launcher checks that the grid fits an empty GPU. Kernels before it in the stream end without
-// it. Those behind it can only start when every CTA of this grid has called launch_dependents, so when all
-// are resident. So no CTA waits for one that cannot start, unless another stream of this process or a sharing
-// process keeps a part of the GPU and waits as well: one such grid at a time.
+// Residency. A CTA that waits at the barrier keeps its place, so that all of them must find one. A
+// cooperative launch guarantees that. GridStart::dependent does not: kernels before the grid end without it,
+// and those behind it start only when every CTA of it has called launch_dependents and so is resident; but
+// CTAs may start on multiprocessors that still hold the previous kernel's CTAs, divided into L1 and shared
+// memory as that kernel prefers. Where that leaves room for fewer CTAs than kCtasPerSm, and the division
+// cannot change while a CTA waits there, the grid hangs.
 //
 // Sums are added in the same order as by the two launches, so that results are the same bits.
 #include <algorithm>
 
+#include "cuda/cooperative_launch.cuh"
 #include "cuda/grid_barrier.cuh"
 #include "kernels/moe/experts_gemv.cuh"
 
@@ -74,7 +77,8 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
   }
   __syncthreads();  // the barriers are initialised
 
-  // Weights of a later kernel: nobody writes them, so that they need not wait for the previous kernel.
+  // Weights of a later kernel: nobody writes them, so that they need not wait for the previous kernel. (A
+  // cooperative grid starts when that is complete, and does not wait here.)
   if (threadIdx.x == 32 * kWorkers) prefetch(o.prefetch);
   ptx::griddepcontrol_wait();
   const ActiveExperts active(experts, expert_rows);
@@ -140,7 +144,8 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
 }
 
 template <bool kFullDepth, int kGroups, int kRows, int kCtasPerSm>
-void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows, StreamRef stream) {
+void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows, GridStart start,
+                  StreamRef stream) {
   constexpr auto kKernel = experts_gemv_fused_mxfp4_kernel<kFullDepth, kGroups, kRows, kCtasPerSm>;
   constexpr int kSharedBytes =
       sizeof(Shared<kGroups, kRows>) + kStagedStrips<kFullDepth, kGroups> * sizeof(StagedStrip);
@@ -148,12 +153,18 @@ void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows,
   static PerDevice<int> resident;
   const int of_multiprocessor = resident.get([] {
     int count = 0;
+    // As much shared memory as there is, so that kCtasPerSm CTAs find room.
+    FATHOM_CUDA(cudaFuncSetAttribute(kKernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared));
     FATHOM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kKernel, kThreads, kSharedBytes));
     return count;
   });
   const int ctas              = kCtasPerSm * multiprocessors();
   FATHOM_EXPECT(of_multiprocessor >= kCtasPerSm && ctas >= kMaxExpertRows,
                 "experts_gemv_fused: all CTAs must be resident at once, and at least as many as experts");
+  if (start == GridStart::cooperative)
+    return launch_cooperative(kKernel, dim3(ctas), dim3(kThreads), kSharedBytes, stream, layers, experts,
+                              expert_rows, Divisor(ctas));
   launch_with_pdl(kKernel, ctas, kThreads, kSharedBytes, stream, layers, experts, expert_rows, Divisor(ctas));
 }
 
@@ -163,7 +174,7 @@ void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows,
 void experts_gemv_fused(View<const bf16, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
                         const PackedExperts& w1, const PackedExperts& w2, float limit, float alpha,
                         View<bf16, 2> a, View<float, 2> expert_outputs, uint32_t* barrier,
-                        const L2Prefetch& prefetch, StreamRef stream) {
+                        const L2Prefetch& prefetch, GridStart start, StreamRef stream) {
   using namespace experts_gemv;
   expect_gemv_shapes(x, experts, w1);
   expect_gemv_shapes(a, experts, w2);
@@ -198,9 +209,10 @@ void experts_gemv_fused(View<const bf16, 2> x, View<const int32_t, 2> experts, V
                       .prefetch    = prefetch};
   const auto expert_rows = static_cast<int>(experts.size());
   // The shapes of experts_gemv.cu. A single token has one row for each of its experts.
-  if (!full_depth) return launch_shape<false, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, stream);
-  if (one_token) return launch_shape<true, 1, 1, 3>(layers, experts.data(), expert_rows, stream);
-  launch_shape<true, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, stream);
+  if (!full_depth)
+    return launch_shape<false, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, start, stream);
+  if (one_token) return launch_shape<true, 1, 1, 3>(layers, experts.data(), expert_rows, start, stream);
+  launch_shape<true, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, start, stream);
 }
 
 }  // namespace fathom::kernels

@@ -274,6 +274,36 @@ __device__ inline void griddepcontrol_launch_dependents() {
   FATHOM_PTX_SM90("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// ---- global memory between CTAs (sm_70) ----
+
+// Adds, and returns the number before. Earlier writes are visible to whoever sees the sum by ld_acquire.
+__device__ inline uint32_t atom_add_release(uint32_t* global, uint32_t x) {
+  uint32_t before;
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(global)), "r"(x)
+               : "memory");
+  return before;
+}
+__device__ inline uint32_t ld_acquire(const uint32_t* global) {
+  uint32_t x;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+               : "=r"(x)
+               : "l"(__cvta_generic_to_global(global))
+               : "memory");
+  return x;
+}
+
+// Fetches `bytes` to L2, to stay there while other lines are evicted. `bytes` and the address are multiples
+// of 16 (sm_90).
+__device__ inline void cp_async_bulk_prefetch_evict_last(const void* global, int bytes) {
+  constexpr uint64_t kEvictLast = 0x14f0000000000000;  // CUTLASS: CacheHintSm90::EVICT_LAST
+  FATHOM_PTX_SM90(
+      "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(__cvta_generic_to_global(global)),
+      "r"(bytes), "l"(kEvictLast)
+      : "memory");
+}
+
 // ---- accesses to shared memory by shared_address() ----
 
 __device__ inline uint4 ld_shared_v4(uint32_t from) {

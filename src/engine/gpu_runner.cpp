@@ -169,8 +169,13 @@ GpuRunner::Rank::Rank(const model::Checkpoint& checkpoint, const EngineConfig& c
       weights(config, model::shard_of(checkpoint.config, checkpoint.weights, shard_options(c), rank).weights,
               device, threads, loading_of(c, rank)),
       model(config, weights, max_rows_of(c), max_sampled_rows_of(c),
-            c.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device, rank,
-            c.tensor_parallel, c.expert_parallel ? rank * config.num_local_experts / c.tensor_parallel : 0),
+            c.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device,
+            {.fused_experts           = c.fused_experts,
+             .early_experts           = c.early_experts,
+             .qkv_prefetch_eighths    = c.qkv_prefetch_eighths,
+             .early_output_projection = c.early_output_projection},
+            rank, c.tensor_parallel,
+            c.expert_parallel ? rank * config.num_local_experts / c.tensor_parallel : 0),
       kv(config, pages[kFull], pages[kWindow], kv_format_of(c), device),
       input(device, input_bytes(c)),
       graphs(warn_of_capture) {}
@@ -403,10 +408,11 @@ void GpuRunner::fill_sampling(const SchedulerOutput& step, const std::vector<Sch
 
 void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
                           const GpuBatchShape& shape, const GpuInputBatch& input, StepCosts& to) const {
-  model::PassExtents extents{.rows        = shape.rows,
-                             .logit_rows  = shape.sampled_rows,
-                             .fixed_order = config_.batch_invariant,
-                             .ranks       = config_.tensor_parallel};
+  model::PassExtents extents{.rows          = shape.rows,
+                             .logit_rows    = shape.sampled_rows,
+                             .fixed_order   = config_.batch_invariant,
+                             .ranks         = config_.tensor_parallel,
+                             .fused_experts = config_.fused_experts};
   for (const ScheduledChunk& chunk : batch) {
     const ScheduledSequence& scheduled = step.sequences[chunk.index];
     const int64_t first                = scheduled.first + chunk.first;

@@ -36,13 +36,14 @@ View<T, Rank> first(View<T, Rank> view, int64_t rows) {
 }  // namespace
 
 GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-                     kernels::SumOrder order, Device& device, int64_t rank, int64_t ranks,
-                     int64_t first_expert)
+                     kernels::SumOrder order, Device& device, const GpuDecodeOptions& options, int64_t rank,
+                     int64_t ranks, int64_t first_expert)
     : config_(c),
       weights_(weights),
       max_rows_(max_rows),
       max_logit_rows_(max_logit_rows),
       order_(order),
+      options_(options),
       query_width_(c.num_attention_heads * kHeadDim),
       intermediate_size_(padded(c.intermediate_size)),
       first_expert_(first_expert),
@@ -66,6 +67,8 @@ GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_row
   expert_ids_     = {device, expert_rows};
   expert_offsets_ = {device, c.num_local_experts + 1};
   sorted_ids_     = {device, expert_rows};
+  grid_barrier_   = {device, 1};
+  device.set_words(grid_barrier_.data(), grid_barrier_.bytes(), 0);
 
   const RopeFrequencies rope = rope_frequencies(c.rope, c.head_dim);
   std::vector<float> frequencies(static_cast<size_t>(kHeadDim / 2), 0);
@@ -89,7 +92,7 @@ int64_t GptOssGpu::bytes(const Config& c, int64_t T, int64_t R, int64_t ranks) {
   const int64_t H = c.hidden_size, expert_rows = T * c.num_experts_per_tok;
   const kernels::ReceiveBuffer receive{.ranks = ranks, .max_rows = T, .width = H};
   return receive.bytes() + (ranks > 1 ? 4 * T * H : 0) +
-         4 * (T * (H + kHeadDim) + expert_rows * (H + 3) + R * c.vocab_size) +
+         4 * (T * (H + kHeadDim) + expert_rows * (H + 3) + R * c.vocab_size + 1) +
          2 * (T * (H + 2 * c.num_attention_heads * kHeadDim) +
               expert_rows * (H + padded(c.intermediate_size)) + R * H);
 }
@@ -151,7 +154,9 @@ void GptOssGpu::attention(size_t l, const GpuBatch& batch, const GpuKvCache& kv,
     kernels::decode_attention(
         first(queries, D), kv.layer(l), w.sinks, scale, window,
         {.positions = first(rows.positions, D), .sequence = first(rows.sequence, D), .pages = rows.pages},
-        batch.max_seq_len, first(attn_out, D), stream);
+        batch.max_seq_len, first(attn_out, D), stream,
+        options_.early_output_projection ? kernels::Dependents::start_early
+                                         : kernels::Dependents::start_late);
   if (batch.tiles.extent(0) > 0)
     kernels::prefill_attention(queries, kv.layer(l), w.sinks, scale, window, batch.tiles, rows, attn_out,
                                stream);
@@ -196,6 +201,20 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
                           static_cast<float>(config_.rms_norm_eps), w.router, w.router_bias, batch.positions,
                           normed, ids, weights, stream, {.first = first_expert_, .count = E});
   if (T <= kernels::kMaxGemvRows && order_ == kernels::SumOrder::by_rows) {
+    if (options_.fused_experts) {
+      kernels::L2Prefetch prefetch;
+      if (l + 1 < weights_.layers().size() && options_.qkv_prefetch_eighths > 0) {
+        const kernels::PackedMatrix& qkv = weights_.layers()[l + 1].qkv;
+        prefetch                         = {.data     = qkv.tiles,
+                                            .pieces   = static_cast<int>(qkv.bytes() / kernels::L2Prefetch::kPieceBytes),
+                                            .of_eight = options_.qkv_prefetch_eighths};
+      }
+      kernels::experts_gemv_fused(
+          constant(normed), ids, weights, w.mlp1, w.mlp2, limit, alpha, activations, expert_outputs,
+          grid_barrier_.data(), prefetch,
+          options_.early_experts ? kernels::GridStart::dependent : kernels::GridStart::cooperative, stream);
+      return add_experts(l, batch, stream);
+    }
     kernels::experts_up_gemv(constant(normed), ids, w.mlp1, limit, alpha, activations, stream);
     kernels::experts_down_gemv(constant(activations), ids, weights, w.mlp2, expert_outputs, stream);
     return add_experts(l, batch, stream);

@@ -47,14 +47,24 @@ struct GpuBatch {
   KvMetadata full, window;
 };
 
+// Rungs of decode steps of few rows. Results are the same bits.
+struct GpuDecodeOptions {
+  bool fused_experts = false;  // both layers of the experts in one launch (experts_gemv_fused)
+  bool early_experts = false;  // with fused_experts: GridStart::dependent, which may hang
+  // With early_experts: eighths of the next layer's QKV weights that go to L2 while the router runs.
+  int qkv_prefetch_eighths = 0;
+  // The output projection starts to fetch its weights before decode attention has its queries.
+  bool early_output_projection = false;
+};
+
 class GptOssGpu {
  public:
   // `weights` and `device` must outlive it. With SumOrder::one, and where all rows of all batches are in
   // tiles, a row's numbers depend on its sequence alone: not on the other rows, nor on how its sequence was
   // divided into batches. Throws NotEnoughMemory.
   GptOssGpu(const Config& config, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
-            kernels::SumOrder order, Device& device, int64_t rank = 0, int64_t ranks = 1,
-            int64_t first_expert = 0);
+            kernels::SumOrder order, Device& device, const GpuDecodeOptions& options = {}, int64_t rank = 0,
+            int64_t ranks = 1, int64_t first_expert = 0);
   // Bytes of device memory that it takes.
   static int64_t bytes(const Config& config, int64_t max_rows, int64_t max_logit_rows, int64_t ranks = 1);
 
@@ -95,6 +105,7 @@ class GptOssGpu {
   const GpuWeights& weights_;
   const int64_t max_rows_, max_logit_rows_;
   const kernels::SumOrder order_;
+  const GpuDecodeOptions options_;
   const int64_t query_width_;        // of all query heads, padded
   const int64_t intermediate_size_;  // of an expert, padded
   const int64_t first_expert_;       // of the router's, the first that is here
@@ -106,6 +117,7 @@ class GptOssGpu {
   DeviceBuffer<float> x_, rope_table_, frequencies_, expert_weights_, expert_outputs_, logits_;
   DeviceBuffer<bf16> normed_, q_, attn_out_, sorted_, activations_, logit_rows_;
   DeviceBuffer<int32_t> expert_ids_, expert_offsets_, sorted_ids_;
+  DeviceBuffer<uint32_t> grid_barrier_;
 };
 
 }  // namespace fathom::model

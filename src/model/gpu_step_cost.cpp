@@ -99,7 +99,11 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
       return kernels::experts_up_cost(hit, expert_rows, rows, H, 2 * units, depth);
     };
     const Cost down = kernels::experts_down_cost(hit, expert_rows, H, padded(H), units);
-    if (few) {
+    if (few && pass.fused_experts) {
+      Cost both = up(tokens);
+      both += down;
+      to.launch("experts_gemv_fused_mxfp4_kernel", "", both, expected);
+    } else if (few) {
       to.launch("experts_gemv_mxfp4_kernel", "UpProjection", up(tokens), expected);
       to.launch("experts_gemv_mxfp4_kernel", "DownProjection", down, expected);
     } else {

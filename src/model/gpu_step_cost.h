@@ -38,6 +38,7 @@ struct PassExtents {
   int64_t random_rows = 0;      // of those, with a temperature above 0
   bool fixed_order    = false;  // SumOrder::one
   int64_t ranks       = 1;      // of which this GPU is one, and `config` is its part's
+  bool fused_experts  = false;  // GpuDecodeOptions
 };
 
 std::vector<KernelCost> kernel_costs(const Config& config, KvFormat format, const PassExtents& pass);

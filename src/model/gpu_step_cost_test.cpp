@@ -119,5 +119,18 @@ TEST(GpuStepCost, FixedOrderTakesTheKernelsForManyRows) {
   EXPECT_EQ(find(costs, "prefill_attention_kernel")->launches, 24);
 }
 
+// One launch does the work of two.
+TEST(GpuStepCost, FusedExpertsCostWhatTheTwoLayersCost) {
+  PassExtents pass{.rows = 2, .decodes = {{999, 1}, {9, 1}}, .logit_rows = 2};
+  const auto two     = kernel_costs(config(), KvFormat::bf16, pass);
+  pass.fused_experts = true;
+  const auto one     = kernel_costs(config(), KvFormat::bf16, pass);
+  EXPECT_EQ(find(one, "experts_gemv_fused_mxfp4_kernel")->launches, 24);
+  EXPECT_EQ(find(one, "experts_gemv_mxfp4_kernel", "UpProjection"), nullptr);
+  EXPECT_DOUBLE_EQ(sum(one).read, sum(two).read);
+  EXPECT_DOUBLE_EQ(sum(one).written, sum(two).written);
+  EXPECT_DOUBLE_EQ(sum(one).flops, sum(two).flops);
+}
+
 }  // namespace
 }  // namespace fathom::model

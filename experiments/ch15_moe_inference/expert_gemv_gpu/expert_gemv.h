@@ -39,5 +39,6 @@ FATHOM_CUDA_LAUNCHER void split_k(const ExpertGemv& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void persistent(const ExpertGemv& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void epilogue_warp(const ExpertGemv& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void tensor_cores(const ExpertGemv& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void one_launch(const ExpertGemv& p, StreamRef stream);
 
 }  // namespace fathom::lab::expert_gemv_gpu

@@ -11,12 +11,12 @@ namespace decode {
 extern template void launch_decode_attention<K8V4KvFragments<kKeys>>(View<const bf16, 3>, const K8V4KvPages&,
                                                                      View<const float, 1>, float, int64_t,
                                                                      const PagedRows&, int64_t, View<bf16, 3>,
-                                                                     StreamRef);
+                                                                     StreamRef, Dependents);
 extern template void launch_decode_attention<Nvfp4KvFragments<kKeys>>(View<const bf16, 3>,
                                                                       const Nvfp4KvPages&,
                                                                       View<const float, 1>, float, int64_t,
                                                                       const PagedRows&, int64_t,
-                                                                      View<bf16, 3>, StreamRef);
+                                                                      View<bf16, 3>, StreamRef, Dependents);
 
 namespace {
 
@@ -44,11 +44,11 @@ struct FragmentsOf<Nvfp4KvPages> {
 
 void decode_attention(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
                       int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
-                      StreamRef stream) {
+                      StreamRef stream, Dependents dependents) {
   std::visit(
       [&]<class Kv>(const Kv& pages) {
         decode::launch_decode_attention<typename decode::FragmentsOf<Kv>::Type>(
-            q, pages, sinks, scale, window, rows, longest, out, stream);
+            q, pages, sinks, scale, window, rows, longest, out, stream, dependents);
       },
       kv);
 }

@@ -51,6 +51,7 @@ struct DecodeAttention {
   bf16* out;
   int query_heads, group;
   int min_tiles_per_split;
+  bool dependents_start_early;
 };
 
 // Partial result of a CTA, stored into the shared memory of the cluster's first CTA.
@@ -230,6 +231,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kCtasPerSm)
   while (fetched < min(S::kStages, count) &&
          (begin + fetched * S::kWarps + 1) * S::kKeys <= written_positions)
     fetch(fetched++);
+  // Early is legal because a dependent waits as well. What it reads before its wait is not written by any
+  // kernel of the chain: the projection that follows reads weights there, and prefill attention nothing. Its
+  // wait returns when this grid is complete, hence not before this grid's wait has returned, which some CTA
+  // of every row calls: so whatever ran before this grid is complete as well. The same holds for a kernel
+  // that starts early behind that one, because all of them wait before they end. This grid's CTAs keep their
+  // places: the dependent starts only when all of them have called or exited.
+  if (o.dependents_start_early) ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   while (fetched < min(S::kStages, count)) fetch(fetched++);
   ptx::griddepcontrol_launch_dependents();
@@ -346,7 +354,7 @@ void launch(DecodeAttention<typename S::KvFragments::Kv> o, int64_t kv_heads, in
 template <class KvFragments>
 void launch_decode_attention(View<const bf16, 3> q, const typename KvFragments::Kv& kv,
                              View<const float, 1> sinks, float scale, int64_t window, const PagedRows& rows,
-                             int64_t longest, View<bf16, 3> out, StreamRef stream) {
+                             int64_t longest, View<bf16, 3> out, StreamRef stream, Dependents dependents) {
   const int64_t count = q.extent(0), heads = q.extent(1);
   FATHOM_EXPECT(kv.heads > 0 && heads >= kv.heads && heads % kv.heads == 0 && heads / kv.heads <= kGroup,
                 "decode_attention: query heads must be 1 to 8 times the key-value heads");
@@ -372,6 +380,7 @@ void launch_decode_attention(View<const bf16, 3> q, const typename KvFragments::
   o.out                                       = out.data();
   o.query_heads                               = static_cast<int>(heads);
   o.group                                     = static_cast<int>(heads / kv.heads);
+  o.dependents_start_early                    = dependents == Dependents::start_early;
 
   const int64_t reach = window > 0 ? std::min(window, longest) : longest;
   if (count * kv.heads <= multiprocessors() && reach > OneCtaPerSm<KvFragments>::kWarps * KvFragments::kKeys)

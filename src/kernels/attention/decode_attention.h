@@ -19,6 +19,10 @@
 
 namespace fathom::kernels {
 
+// When the next kernel of a chain of dependent launches may start. start_early: before this one has its
+// queries, so that it fetches its weights meanwhile.
+enum class Dependents { start_late, start_early };
+
 // Each row of q [T, Hq, 64] separately: for decoding, and for verification of drafts. Row t attends to
 // positions j <= positions(t), with a window (0: none) to j > positions(t) - window; its own key and value
 // are in the cache already. Query head h reads key-value head h / (Hq / Hkv); Hq / Hkv <= 8. `scale` > 0
@@ -34,6 +38,6 @@ namespace fathom::kernels {
 // positions of each row: a step adds at most T positions to a sequence.
 void decode_attention(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
                       int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
-                      StreamRef stream);
+                      StreamRef stream, Dependents dependents = Dependents::start_late);
 
 }  // namespace fathom::kernels

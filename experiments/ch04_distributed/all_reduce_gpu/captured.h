@@ -1,4 +1,4 @@
-// A rank's call as a CUDA graph: the sums zeroed, the pass counted, and 49 sums.
+// A rank's call as a CUDA graph: the sums zeroed, and 50 sums.
 #pragma once
 
 #include <functional>

@@ -20,7 +20,7 @@ uint64_t Sums::nonce_sum(Context& context) const {
   std::array<float, 8> sums{};
   context.rank->device()->to_host(sums.data(), nonces.data(), sizeof sums);
   uint64_t sum = 0;
-  for (size_t i = 0; i < 8; ++i) sum += static_cast<uint64_t>(sums[i]) << (8 * i);
+  for (size_t i = 0; i < 8; ++i) sum += static_cast<uint64_t>(sums[i] / 2) << (8 * i);
   return sum;
 }
 

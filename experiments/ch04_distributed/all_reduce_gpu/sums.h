@@ -1,6 +1,6 @@
 // A decode step on several GPUs sums over the ranks twice a layer, and adds each sum to the residual stream.
 //   out_r(t, h) = 48 sum_q in_q(t, h)          fp32 [rows, 2880], for every rank r; q over all ranks
-// 48 sums one after another, of 24 layers, and one of a row that holds the nonce, in a CUDA graph.
+// 48 sums one after another, of 24 layers, and two of a row that holds the nonce, in a CUDA graph.
 #pragma once
 
 #include <cmath>
@@ -18,10 +18,9 @@ inline constexpr int64_t kWidth = 2880;
 struct Sums {
   View<const float, 2> in;
   View<float, 2> out;
-  // A row whose first eight numbers are the bytes of the rank's nonce, and the sum of all ranks' rows.
+  // A row whose first eight numbers are the bytes of the rank's nonce, and twice the sum of all ranks' rows.
   View<float, 1> nonce, nonces;
   View<float, 2> scratch;  // for a sum that is not yet added
-  View<int32_t, 1> pass;   // number of the call
   Rank rank;
 
   Sums(const Point& at, Arena& arena, const Rank& me)
@@ -30,7 +29,6 @@ struct Sums {
         nonce(arena.workspace<float>({kWidth})),
         nonces(arena.workspace<float>({kWidth})),
         scratch(arena.workspace<float>({at["rows"] + 1, kWidth})),
-        pass(arena.workspace<int32_t>({1})),
         rank(me) {}
 
   Cost cost() const {

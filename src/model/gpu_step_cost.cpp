@@ -4,7 +4,6 @@
 
 #include "kernels/attention/attention_cost.h"
 #include "kernels/attention/rope_table.h"
-#include "kernels/collectives/all_reduce_protocol.h"
 #include "kernels/embedding/embedding_gpu.h"
 #include "kernels/gemm/linear_gpu.h"
 #include "kernels/moe/experts_cost.h"
@@ -12,6 +11,7 @@
 #include "kernels/moe/rmsnorm_router.h"
 #include "kernels/norm/add_rmsnorm.h"
 #include "kernels/sampling/sample.h"
+#include "model/all_reduce_protocol.h"
 
 namespace fathom::model {
 namespace {
@@ -58,7 +58,7 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, R = pass.logit_rows;
   const int64_t units = padded(c.intermediate_size), depth = padded(H);
   const int64_t N          = pass.ranks;
-  const char* all_reduce   = kernels::all_reduce_protocol(T) == kernels::AllReduceProtocol::simple
+  const char* all_reduce   = all_reduce_protocol(T) == kernels::AllReduceProtocol::simple
                                  ? "all_reduce_add_simple"
                                  : "all_reduce_add_ll";
   const bool few           = T <= kernels::kMaxGemvRows && !pass.fixed_order;

@@ -178,9 +178,6 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   verb.add_flag("--early-output-projection", c.early_output_projection,
                 "On a GPU, the output projection fetches weights under decode attention")
       ->group("Engine");
-  // For experiments (config.h), not in the help.
-  verb.add_flag("--early-experts", c.early_experts)->group("");
-  verb.add_option("--qkv-prefetch", c.qkv_prefetch_eighths)->check(CLI::Range(0, 8))->group("");
   verb.add_flag("--batch-invariant", c.batch_invariant,
                 "On a GPU, bitwise the same output whatever else is in the batch (on CPUs always so)")
       ->group("Engine");

@@ -84,6 +84,18 @@ struct Latency {
   std::optional<double> read_bytes_per_s;  // of one GPU; absent until doctor has measured this machine
   std::optional<double> peak_flops;
   int64_t gpus = 1;
+
+  // Of the limits of all GPUs together; absent where they are unknown.
+  std::optional<double> share_of_peak(double flops_per_s) const { return share(flops_per_s, peak_flops); }
+  std::optional<double> share_of_reading(double bytes_per_s) const {
+    return share(bytes_per_s, read_bytes_per_s);
+  }
+
+ private:
+  std::optional<double> share(double rate, const std::optional<double>& of_one) const {
+    if (!of_one) return {};
+    return rate / (static_cast<double>(gpus) * *of_one);
+  }
 };
 
 // 2 flops for each weight that a token uses, the products of attention, and the unembedding once.
@@ -283,14 +295,14 @@ json to_json(const LatencyFlags& flags, const Latency& seen) {
                                  {"decode_bytes_per_s", nullptr},
                                  {"decode_share_of_read_bandwidth", nullptr},
                                  {"profile", nullptr}};
-    if (seen.peak_flops) out["prefill_share_of_peak"] = flops / *seen.peak_flops;
+    if (const auto share = seen.share_of_peak(flops)) out["prefill_share_of_peak"] = *share;
     if (!now.tpot_s.empty()) {
       const LatencySummary tpot  = summary(now.tpot_s);
       const double rate          = now.step_bytes / tpot.median;
       out["tpot_ms"]             = numbers(tpot, 1e3);
       out["decode_tokens_per_s"] = static_cast<double>(now.batch) / tpot.median;
       out["decode_bytes_per_s"]  = rate;
-      if (seen.read_bytes_per_s) out["decode_share_of_read_bandwidth"] = rate / *seen.read_bytes_per_s;
+      if (const auto share = seen.share_of_reading(rate)) out["decode_share_of_read_bandwidth"] = *share;
     }
     if (now.profiled)
       out["profile"] = {{"prefill", profile::to_json(now.profiled->steps.prefill)},
@@ -324,19 +336,17 @@ Table to_table(const LatencyFlags& flags, const Latency& seen) {
                           fmt::format("{:.4g}", tokens / s.median), std::move(rate),
                           share > 0 ? fmt::format("{:.1f} %", 100 * share) : "unknown"});
   };
-  const auto gpus = static_cast<double>(seen.gpus);
   for (const BatchLatency& now : seen.batches) {
     const LatencySummary ttft = summary(now.ttft_s);
     const double flops        = now.prefill_flops / ttft.median;
     row(now.batch, fmt::format("prefill of {}", flags.input_len), ttft,
         static_cast<double>(now.batch * flags.input_len), fmt::format("{:.4g} Gflop/s", flops * 1e-9),
-        seen.peak_flops ? flops / (gpus * *seen.peak_flops) : 0);
+        seen.share_of_peak(flops).value_or(0));
     if (now.tpot_s.empty()) continue;
     const LatencySummary tpot = summary(now.tpot_s);
     const double bytes        = now.step_bytes / tpot.median;
     row(now.batch, "decode, one step", tpot, static_cast<double>(now.batch),
-        fmt::format("{:.4g} GB/s", bytes * 1e-9),
-        seen.read_bytes_per_s ? bytes / (gpus * *seen.read_bytes_per_s) : 0);
+        fmt::format("{:.4g} GB/s", bytes * 1e-9), seen.share_of_reading(bytes).value_or(0));
   }
   return table;
 }

@@ -294,16 +294,6 @@ __device__ inline uint32_t ld_acquire(const uint32_t* global) {
   return x;
 }
 
-// Fetches `bytes` to L2, to stay there while other lines are evicted. `bytes` and the address are multiples
-// of 16 (sm_90).
-__device__ inline void cp_async_bulk_prefetch_evict_last(const void* global, int bytes) {
-  constexpr uint64_t kEvictLast = 0x14f0000000000000;  // CUTLASS: CacheHintSm90::EVICT_LAST
-  FATHOM_PTX_SM90(
-      "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(__cvta_generic_to_global(global)),
-      "r"(bytes), "l"(kEvictLast)
-      : "memory");
-}
-
 // ---- accesses to shared memory by shared_address() ----
 
 __device__ inline uint4 ld_shared_v4(uint32_t from) {

@@ -87,11 +87,8 @@ struct EngineConfig {
   // costs speed, because one kernel with one order of summation must serve every number of rows.
   bool batch_invariant = false;
   // Rungs of decode steps of up to 8 rows on a GPU (model/gpt_oss_gpu.h, GpuDecodeOptions). The output is the
-  // same. Off: together they help 8 sequences a little, and one not. early_experts, and qkv_prefetch_eighths
-  // which needs it, are for experiments: nothing guarantees that such a grid does not hang.
-  bool fused_experts = false, early_experts = false;
-  int qkv_prefetch_eighths     = 0;
-  bool early_output_projection = false;
+  // same. Off: together they help 8 sequences a little, and one not.
+  bool fused_experts = false, early_output_projection = false;
   // Tokens of a draft at most, which are verified in one step; 0: no drafts. The output is the same.
   int64_t draft_tokens = 0;
   // Fixed lengths: drafts only while at most this many sequences run. Chosen lengths: at most draft_sequences
@@ -138,8 +135,7 @@ struct EngineConfig {
 
     config.cudagraph_mode = CudaGraphMode::none;
     config.draft_tokens   = 0;
-    config.fused_experts = config.early_experts = config.early_output_projection = false;
-    config.qkv_prefetch_eighths                                                  = 0;
+    config.fused_experts = config.early_output_projection = false;
 
     config.kv_high_watermark = 1;
     config.eviction          = EvictionPolicy::lru;

@@ -264,16 +264,6 @@ TEST_F(EngineOnGpu, FusedDecodingGivesTheSameBits) {
   EXPECT_EQ(one_by_one(projection), expected);
 }
 
-// Not a part of the tests, because nothing guarantees that it ends (kernels/moe/experts_gemv.h, GridStart).
-TEST_F(EngineOnGpu, DISABLED_EarlyExpertsGiveTheSameTokens) {
-  const auto requests        = prompts(1, 200);
-  EngineConfig early         = fused_decoding();
-  early.early_experts        = true;
-  early.qkv_prefetch_eighths = 3;
-  const auto expected = answers(*engine(on_gpu()), requests), found = answers(*engine(early), requests);
-  EXPECT_EQ(found[0].ids, expected[0].ids);
-}
-
 TEST_F(EngineOnGpu, IsDeterministic) {
   auto requests = prompts(40, 12);
   for (size_t r = 0; r < requests.size(); r += 2)

@@ -202,17 +202,8 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
                           normed, ids, weights, stream, {.first = first_expert_, .count = E});
   if (T <= kernels::kMaxGemvRows && order_ == kernels::SumOrder::by_rows) {
     if (options_.fused_experts) {
-      kernels::L2Prefetch prefetch;
-      if (l + 1 < weights_.layers().size() && options_.qkv_prefetch_eighths > 0) {
-        const kernels::PackedMatrix& qkv = weights_.layers()[l + 1].qkv;
-        prefetch                         = {.data     = qkv.tiles,
-                                            .pieces   = static_cast<int>(qkv.bytes() / kernels::L2Prefetch::kPieceBytes),
-                                            .of_eight = options_.qkv_prefetch_eighths};
-      }
-      kernels::experts_gemv_fused(
-          constant(normed), ids, weights, w.mlp1, w.mlp2, limit, alpha, activations, expert_outputs,
-          grid_barrier_.data(), prefetch,
-          options_.early_experts ? kernels::GridStart::dependent : kernels::GridStart::cooperative, stream);
+      kernels::experts_gemv_fused(constant(normed), ids, weights, w.mlp1, w.mlp2, limit, alpha, activations,
+                                  expert_outputs, grid_barrier_.data(), stream);
       return add_experts(l, batch, stream);
     }
     kernels::experts_up_gemv(constant(normed), ids, w.mlp1, limit, alpha, activations, stream);

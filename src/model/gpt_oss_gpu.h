@@ -50,9 +50,6 @@ struct GpuBatch {
 // Rungs of decode steps of few rows. Results are the same bits.
 struct GpuDecodeOptions {
   bool fused_experts = false;  // both layers of the experts in one launch (experts_gemv_fused)
-  bool early_experts = false;  // with fused_experts: GridStart::dependent, which may hang
-  // With early_experts: eighths of the next layer's QKV weights that go to L2 while the router runs.
-  int qkv_prefetch_eighths = 0;
   // The output projection starts to fetch its weights before decode attention has its queries.
   bool early_output_projection = false;
 };

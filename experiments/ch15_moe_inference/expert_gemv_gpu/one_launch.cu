@@ -31,8 +31,7 @@ uint32_t* barrier() {
 
 void one_launch(const ExpertGemv& p, StreamRef stream) {
   kernels::experts_gemv_fused(p.x, p.experts, p.weights, p.up.packed, p.down.packed, mxfp4::kLimit,
-                              mxfp4::kAlpha, p.a, p.slots, barrier(), {}, kernels::GridStart::cooperative,
-                              stream);
+                              mxfp4::kAlpha, p.a, p.slots, barrier(), stream);
 }
 
 }  // namespace fathom::lab::expert_gemv_gpu

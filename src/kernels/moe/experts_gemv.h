@@ -40,27 +40,11 @@ void experts_up_gemv(View<const bf16, 2> x, View<const int32_t, 2> experts, cons
 void experts_down_gemv(View<const bf16, 2> a, View<const int32_t, 2> experts, View<const float, 2> weights,
                        const PackedExperts& w2, View<float, 2> expert_outputs, StreamRef stream);
 
-// Constant memory of which a kernel prefetches a part to L2 before it waits for the previous kernel: the
-// first of_eight of every eight pieces.
-struct L2Prefetch {
-  static constexpr int kPieceBytes = 8192;  // a tile of PackedMatrix
-
-  const void* data = nullptr;
-  int pieces = 0, of_eight = 0;
-};
-
-// How a grid starts that waits for itself. cooperative: when the previous kernel is complete, all CTAs at
-// once (cuda/cooperative_launch.cuh). dependent: while the previous kernel ends (cuda/launch.cuh), which
-// saves the start and lets `prefetch` run under that kernel, but nothing guarantees that all CTAs find room:
-// for experiments.
-enum class GridStart { cooperative, dependent };
-
 // Both layers in one launch, the same bits as experts_up_gemv and experts_down_gemv. `barrier` is a word of
 // device memory that was zero before the first launch and that no two launches use at the same time; launches
 // leave it as the next one needs it (cuda/grid_barrier.cuh).
 void experts_gemv_fused(View<const bf16, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
                         const PackedExperts& w1, const PackedExperts& w2, float limit, float alpha,
-                        View<bf16, 2> a, View<float, 2> expert_outputs, uint32_t* barrier,
-                        const L2Prefetch& prefetch, GridStart start, StreamRef stream);
+                        View<bf16, 2> a, View<float, 2> expert_outputs, uint32_t* barrier, StreamRef stream);
 
 }  // namespace fathom::kernels

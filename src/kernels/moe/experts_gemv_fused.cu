@@ -14,11 +14,10 @@
 //         the grid, those with one more of the second at the other
 //
 // Residency. A CTA that waits at the barrier keeps its place, so that all of them must find one. A
-// cooperative launch guarantees that. GridStart::dependent does not: kernels before the grid end without it,
-// and those behind it start only when every CTA of it has called launch_dependents and so is resident; but
-// CTAs may start on multiprocessors that still hold the previous kernel's CTAs, divided into L1 and shared
-// memory as that kernel prefers. Where that leaves room for fewer CTAs than kCtasPerSm, and the division
-// cannot change while a CTA waits there, the grid hangs.
+// cooperative launch guarantees that. A dependent launch (cuda/launch.cuh) would not: CTAs may start on
+// multiprocessors that still hold the previous kernel's CTAs, divided into L1 and shared memory as that
+// kernel prefers. Where that leaves room for fewer CTAs than kCtasPerSm, and the division cannot change while
+// a CTA waits there, the grid hangs.
 //
 // Sums are added in the same order as by the two launches, so that results are the same bits.
 #include <algorithm>
@@ -38,25 +37,12 @@ struct Layers {
   UpProjection up;
   DownProjection down;
   uint32_t* barrier;
-  L2Prefetch prefetch;
 };
 
 // Strips of the second layer that are requested into shared memory. A token's small strips leave room for
 // two; the registers in which larger ones are in flight hold half as much.
 template <bool kFullDepth, int kGroups>
 constexpr int kStagedStrips = (kFullDepth && kGroups == 1) ? 2 : 0;
-
-// Piece k of those that are wanted: the first of_eight of every eight.
-__device__ void prefetch(const L2Prefetch& p) {
-  if (p.of_eight <= 0) return;
-  for (int k = static_cast<int>(blockIdx.x);; k += static_cast<int>(gridDim.x)) {
-    const int piece = k / p.of_eight * 8 + k % p.of_eight;
-    if (piece >= p.pieces) return;
-    ptx::cp_async_bulk_prefetch_evict_last(
-        static_cast<const uint8_t*>(p.data) + int64_t{piece} * L2Prefetch::kPieceBytes,
-        L2Prefetch::kPieceBytes);
-  }
-}
 
 template <bool kFullDepth, int kGroups, int kRows, int kCtasPerSm>
 __global__ void __launch_bounds__(kThreads, kCtasPerSm)
@@ -77,10 +63,6 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
   }
   __syncthreads();  // the barriers are initialised
 
-  // Weights of a later kernel: nobody writes them, so that they need not wait for the previous kernel. (A
-  // cooperative grid starts when that is complete, and does not wait here.)
-  if (threadIdx.x == 32 * kWorkers) prefetch(o.prefetch);
-  ptx::griddepcontrol_wait();
   const ActiveExperts active(experts, expert_rows);
   // The shares lie in shared memory, a copy for each warp: a worker has no registers for them, nor for where
   // they are.
@@ -144,8 +126,7 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
 }
 
 template <bool kFullDepth, int kGroups, int kRows, int kCtasPerSm>
-void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows, GridStart start,
-                  StreamRef stream) {
+void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows, StreamRef stream) {
   constexpr auto kKernel = experts_gemv_fused_mxfp4_kernel<kFullDepth, kGroups, kRows, kCtasPerSm>;
   constexpr int kSharedBytes =
       sizeof(Shared<kGroups, kRows>) + kStagedStrips<kFullDepth, kGroups> * sizeof(StagedStrip);
@@ -162,10 +143,8 @@ void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows,
   const int ctas              = kCtasPerSm * multiprocessors();
   FATHOM_EXPECT(of_multiprocessor >= kCtasPerSm && ctas >= kMaxExpertRows,
                 "experts_gemv_fused: all CTAs must be resident at once, and at least as many as experts");
-  if (start == GridStart::cooperative)
-    return launch_cooperative(kKernel, dim3(ctas), dim3(kThreads), kSharedBytes, stream, layers, experts,
-                              expert_rows, Divisor(ctas));
-  launch_with_pdl(kKernel, ctas, kThreads, kSharedBytes, stream, layers, experts, expert_rows, Divisor(ctas));
+  launch_cooperative(kKernel, dim3(ctas), dim3(kThreads), kSharedBytes, stream, layers, experts, expert_rows,
+                     Divisor(ctas));
 }
 
 }  // namespace
@@ -173,8 +152,7 @@ void launch_shape(const Layers& layers, const int32_t* experts, int expert_rows,
 
 void experts_gemv_fused(View<const bf16, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
                         const PackedExperts& w1, const PackedExperts& w2, float limit, float alpha,
-                        View<bf16, 2> a, View<float, 2> expert_outputs, uint32_t* barrier,
-                        const L2Prefetch& prefetch, GridStart start, StreamRef stream) {
+                        View<bf16, 2> a, View<float, 2> expert_outputs, uint32_t* barrier, StreamRef stream) {
   using namespace experts_gemv;
   expect_gemv_shapes(x, experts, w1);
   expect_gemv_shapes(a, experts, w2);
@@ -185,8 +163,7 @@ void experts_gemv_fused(View<const bf16, 2> x, View<const int32_t, 2> experts, V
                     expert_outputs.extent(0) == experts.size() && expert_outputs.contiguous() &&
                     expert_outputs.extent(1) <= w2.rows,
                 "experts_gemv_fused: weights are [T, top_k], expert_outputs [T top_k, H], contiguous");
-  FATHOM_EXPECT(barrier != nullptr && prefetch.of_eight >= 0 && prefetch.of_eight <= 8,
-                "experts_gemv_fused: needs a word for its barrier; at most 8 of 8 pieces are prefetched");
+  FATHOM_EXPECT(barrier != nullptr, "experts_gemv_fused: needs a word for its barrier");
   if (experts.size() == 0) return;
   FATHOM_EXPECT(w1.rows > 0 && w2.rows > 0, "experts_gemv_fused: both layers have rows");
   const bool full_depth = w1.depth == kMaxGemvColumns && w2.depth == kMaxGemvColumns;
@@ -205,14 +182,12 @@ void experts_gemv_fused(View<const bf16, 2> x, View<const int32_t, 2> experts, V
                       .down        = {.weights        = weights.data(),
                                       .expert_outputs = expert_outputs.data(),
                                       .hidden         = expert_outputs.extent(1)},
-                      .barrier     = barrier,
-                      .prefetch    = prefetch};
+                      .barrier     = barrier};
   const auto expert_rows = static_cast<int>(experts.size());
   // The shapes of experts_gemv.cu. A single token has one row for each of its experts.
-  if (!full_depth)
-    return launch_shape<false, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, start, stream);
-  if (one_token) return launch_shape<true, 1, 1, 3>(layers, experts.data(), expert_rows, start, stream);
-  launch_shape<true, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, start, stream);
+  if (!full_depth) return launch_shape<false, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, stream);
+  if (one_token) return launch_shape<true, 1, 1, 3>(layers, experts.data(), expert_rows, stream);
+  launch_shape<true, 2, kMaxRows, 2>(layers, experts.data(), expert_rows, stream);
 }
 
 }  // namespace fathom::kernels

@@ -185,12 +185,11 @@ class Fused {
         a_(rows_ * p.w1.view().rows / 2),
         expert_outputs_(rows_ * p.H) {}
 
-  void launch(const GuardedDeviceBuffer<uint32_t>& barrier, const L2Prefetch& prefetch = {},
-              GridStart start = GridStart::cooperative) const {
+  void launch(const GuardedDeviceBuffer<uint32_t>& barrier) const {
     experts_gemv_fused(x_.view({of_.T, p_.H}), experts_.view({of_.T, p_.top_k}),
                        weights_.view({of_.T, p_.top_k}), p_.w1.view(), p_.w2.view(), p_.limit, p_.alpha,
                        a_.view({rows_, p_.w1.view().rows / 2}), expert_outputs_.view({rows_, p_.H}),
-                       barrier.data(), prefetch, start, find_device({0})->stream());
+                       barrier.data(), find_device({0})->stream());
   }
   void poison() const {
     find_device({0})->set_words(a_.data(), a_.size() * 2, 0x7fffffff);
@@ -469,12 +468,10 @@ TEST_F(PackedExpertsTest, FusedLayersInAGraphThatIsReplayed) {
   of_one.launch(barrier);  // loads the kernels, which cannot be done during a capture
   of_three.launch(barrier);
   find_device({0})->synchronize();
-  const GuardedDeviceBuffer constant(std::vector<uint8_t>(8 * L2Prefetch::kPieceBytes, uint8_t{1}));
-  const L2Prefetch prefetch{.data = constant.data(), .pieces = 8, .of_eight = 3};
   const CudaGraph graph(find_device({0})->stream(), [&] {
     for (int i = 0; i < 3; ++i) {
-      of_one.launch(barrier, prefetch);
-      of_three.launch(barrier, prefetch);
+      of_one.launch(barrier);
+      of_three.launch(barrier);
     }
   });
   for (int i = 0; i < 3; ++i) {
@@ -484,23 +481,6 @@ TEST_F(PackedExpertsTest, FusedLayersInAGraphThatIsReplayed) {
     EXPECT_TRUE(same_bits(of_one.read(), expected_one)) << "replay " << i;
     EXPECT_TRUE(same_bits(of_three.read(), expected_three)) << "replay " << i;
   }
-}
-
-// Each grid begins while the one before ends. Not a part of the tests, because nothing guarantees that it
-// ends.
-TEST_F(PackedExpertsTest, DISABLED_FusedLayersThatStartEarly) {
-  const GuardedDeviceBuffer barrier(zero_word());
-  const Problem p(2880, 2880, 8, 4);
-  const Tokens one(p, 1, 1), three(p, 3, 2);
-  const Fused of_one(p, one), of_three(p, three);
-  const GuardedDeviceBuffer constant(std::vector<uint8_t>(8 * L2Prefetch::kPieceBytes, uint8_t{1}));
-  const L2Prefetch prefetch{.data = constant.data(), .pieces = 8, .of_eight = 3};
-  for (int i = 0; i < 20; ++i) {
-    of_one.launch(barrier, prefetch, GridStart::dependent);
-    of_three.launch(barrier, prefetch, GridStart::dependent);
-  }
-  EXPECT_TRUE(same_bits(of_one.read(), run(p, one)));
-  EXPECT_TRUE(same_bits(of_three.read(), run(p, three)));
 }
 
 TEST_F(PackedExpertsTest, NoRowsNoWork) {

@@ -171,7 +171,7 @@ GpuRunner::Rank::Rank(const model::Checkpoint& checkpoint, const EngineConfig& c
       model(config, weights, max_rows_of(c), max_sampled_rows_of(c),
             c.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device,
             {.fused_experts = c.fused_experts, .early_output_projection = c.early_output_projection}, rank,
-            c.tensor_parallel, c.expert_parallel ? rank * config.num_local_experts / c.tensor_parallel : 0),
+            c.tensor_parallel),
       kv(config, pages[kFull], pages[kWindow], kv_format_of(c), device),
       input(device, input_bytes(c)),
       graphs(warn_of_capture) {}

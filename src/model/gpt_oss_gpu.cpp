@@ -37,7 +37,7 @@ View<T, Rank> first(View<T, Rank> view, int64_t rows) {
 
 GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
                      kernels::SumOrder order, Device& device, const GpuDecodeOptions& options, int64_t rank,
-                     int64_t ranks, int64_t first_expert)
+                     int64_t ranks)
     : config_(c),
       weights_(weights),
       max_rows_(max_rows),
@@ -46,7 +46,6 @@ GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_row
       options_(options),
       query_width_(c.num_attention_heads * kHeadDim),
       intermediate_size_(padded(c.intermediate_size)),
-      first_expert_(first_expert),
       peers_{.rank   = static_cast<int>(rank),
              .layout = {.ranks = ranks, .max_rows = max_rows, .width = c.hidden_size}} {
   const int64_t T = max_rows, H = c.hidden_size, expert_rows = T * c.num_experts_per_tok;
@@ -199,7 +198,7 @@ void GptOssGpu::mlp(size_t l, const GpuBatch& batch, StreamRef stream) {
 
   kernels::rmsnorm_router(View<const float, 2>(x_.as({T, H})), w.mlp_norm,
                           static_cast<float>(config_.rms_norm_eps), w.router, w.router_bias, batch.positions,
-                          normed, ids, weights, stream, {.first = first_expert_, .count = E});
+                          normed, ids, weights, stream, {.first = weights_.first_expert(), .count = E});
   if (T <= kernels::kMaxGemvRows && order_ == kernels::SumOrder::by_rows) {
     if (options_.fused_experts) {
       kernels::experts_gemv_fused(constant(normed), ids, weights, w.mlp1, w.mlp2, limit, alpha, activations,

@@ -61,7 +61,7 @@ class GptOssGpu {
   // divided into batches. Throws NotEnoughMemory.
   GptOssGpu(const Config& config, const GpuWeights& weights, int64_t max_rows, int64_t max_logit_rows,
             kernels::SumOrder order, Device& device, const GpuDecodeOptions& options = {}, int64_t rank = 0,
-            int64_t ranks = 1, int64_t first_expert = 0);
+            int64_t ranks = 1);
   // Bytes of device memory that it takes.
   static int64_t bytes(const Config& config, int64_t max_rows, int64_t max_logit_rows, int64_t ranks = 1);
 
@@ -105,7 +105,6 @@ class GptOssGpu {
   const GpuDecodeOptions options_;
   const int64_t query_width_;        // of all query heads, padded
   const int64_t intermediate_size_;  // of an expert, padded
-  const int64_t first_expert_;       // of the router's, the first that is here
   float concentration_ = 1;
   kernels::Peers peers_;
   DeviceBuffer<std::byte> receive_;  // from other ranks

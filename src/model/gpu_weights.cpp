@@ -242,7 +242,10 @@ T* GpuWeights::keep(int64_t size) {
 
 GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& device, ThreadPool& threads,
                        const std::function<void(int64_t, int64_t)>& progress)
-    : device_(device), vocab_size_(config.vocab_size), hidden_(config.hidden_size) {
+    : device_(device),
+      vocab_size_(config.vocab_size),
+      hidden_(config.hidden_size),
+      first_expert_(weights.first_expert) {
   Upload upload(device, threads, footprint(config).checkpoint_bytes, progress);
   const int64_t V = config.vocab_size, H = config.hidden_size, E = config.num_local_experts;
 

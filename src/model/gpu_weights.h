@@ -46,6 +46,7 @@ class GpuWeights {
   const kernels::PackedMatrix& unembedding() const { return unembedding_; }
   View<const float, 1> norm() const { return norm_; }
   const std::vector<GpuLayerWeights>& layers() const { return layers_; }
+  int64_t first_expert() const { return first_expert_; }  // Weights::first_expert
 
  private:
   class Upload;
@@ -59,7 +60,7 @@ class GpuWeights {
   T* keep(int64_t size);
 
   Device& device_;
-  int64_t vocab_size_, hidden_;
+  int64_t vocab_size_, hidden_, first_expert_;
   std::vector<DeviceBuffer<std::byte>> memory_;
   DeviceBuffer<bf16> embedding_;
   kernels::PackedMatrix unembedding_;

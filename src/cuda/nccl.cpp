@@ -22,7 +22,6 @@ Result<Nccl> open_nccl() {
     pointer = library->function<std::remove_reference_t<decltype(pointer)>>(symbol);
     if (!pointer && absent.empty()) absent = fmt::format("{} has no {}", library->path, symbol);
   };
-  fetch(table.get_version, "ncclGetVersion");
   fetch(table.get_unique_id, "ncclGetUniqueId");
   fetch(table.comm_init_rank, "ncclCommInitRank");
   fetch(table.comm_destroy, "ncclCommDestroy");

@@ -20,7 +20,6 @@ struct NcclId {
 struct Nccl {
   std::string path;  // where the library was found
 
-  int (*get_version)(int*)                                          = nullptr;
   int (*get_unique_id)(NcclId*)                                     = nullptr;
   int (*comm_init_rank)(ncclComm**, int ranks, NcclId id, int rank) = nullptr;
   int (*comm_destroy)(ncclComm*)                                    = nullptr;

@@ -4,8 +4,8 @@
 
 #include <array>
 
+#include "all_reduce.h"
 #include "cuda/device.h"
-#include "sums.h"
 
 namespace fathom::lab::all_reduce_gpu {
 

@@ -4,8 +4,8 @@
 // bytes   of x, read and written once more than in the fused kernels; the sum, written and read
 #include <memory>
 
-#include "captured.h"
 #include "cuda/nccl.h"
+#include "step_graph.h"
 
 namespace fathom::lab::all_reduce_gpu {
 

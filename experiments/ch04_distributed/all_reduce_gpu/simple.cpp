@@ -1,5 +1,5 @@
 // The engine's op, with a flag for each row behind a fence (Simple).
-#include "peers_of.h"
+#include "receive_buffers.h"
 
 namespace fathom::lab::all_reduce_gpu {
 

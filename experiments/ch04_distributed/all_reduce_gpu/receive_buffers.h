@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "all_reduce.h"
 #include "kernels/collectives/all_reduce_add.h"
-#include "sums.h"
 
 namespace fathom::lab::all_reduce_gpu {
 

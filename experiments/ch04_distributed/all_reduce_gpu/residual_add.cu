@@ -1,6 +1,6 @@
-#include "captured.h"
 #include "cuda/check.h"
 #include "cuda/grid.cuh"
+#include "step_graph.h"
 
 namespace fathom::lab::all_reduce_gpu {
 namespace {

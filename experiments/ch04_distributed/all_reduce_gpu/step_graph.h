@@ -3,8 +3,8 @@
 
 #include <functional>
 
+#include "all_reduce.h"
 #include "cuda/stream.h"
-#include "sums.h"
 
 namespace fathom::lab::all_reduce_gpu {
 

@@ -1,4 +1,4 @@
-#include "captured.h"
+#include "step_graph.h"
 
 #include <cuda_runtime.h>
 

@@ -1,10 +1,10 @@
-#include "peers_of.h"
+#include "receive_buffers.h"
 
 #include <vector>
 
-#include "captured.h"
 #include "cuda/device_buffer.h"
 #include "cuda/peer_access.h"
+#include "step_graph.h"
 
 namespace fathom::lab::all_reduce_gpu {
 namespace {

@@ -110,6 +110,23 @@ class EngineOnGpu : public testing::Test {
 
   static void expect_answers_of_the_cpu(const EngineConfig& config, double near_tie, int64_t most_parted);
 
+  // Engines of all configurations give the expected tokens, but for most_other(config) requests.
+  template <class MostOther>
+  static void expect_same_tokens(const std::vector<std::pair<std::string, EngineConfig>>& configs,
+                                 const std::vector<Request>& requests, const std::vector<Answer>& expected,
+                                 MostOther most_other) {
+    for (const auto& [name, config] : configs) {
+      const auto found = answers(*engine(config), requests);
+      size_t other     = 0;
+      for (size_t r = 0; r < requests.size(); ++r) {
+        EXPECT_EQ(found[r].error, "") << name;
+        EXPECT_EQ(found[r].ids.size(), 16u) << name;
+        other += found[r].ids != expected[r].ids;
+      }
+      EXPECT_LE(other, most_other(config)) << name;
+    }
+  }
+
   static model::Checkpoint* checkpoint_;
 };
 
@@ -193,16 +210,7 @@ TEST_F(EngineOnGpu, GivesTheSameTokensWithAnyFeatures) {
   configs.emplace_back("exact rows", on_gpu()).second.graph_buckets = false;
   configs.emplace_back("fused experts", on_gpu()).second.fused_experts = true;
   configs.emplace_back("all rungs of decoding", fused_decoding());
-  for (const auto& [name, config] : configs) {
-    const auto found = answers(*engine(config), requests);
-    size_t other     = 0;
-    for (size_t r = 0; r < requests.size(); ++r) {
-      EXPECT_EQ(found[r].error, "") << name;
-      EXPECT_EQ(found[r].ids.size(), 16u) << name;
-      other += found[r].ids != expected[r].ids;
-    }
-    EXPECT_LE(other, 4u) << name;
-  }
+  expect_same_tokens(configs, requests, expected, [](const EngineConfig&) { return 4u; });
 }
 
 // Equal to the bit: one by one, so that a prompt is a step of its own; all at once; in small chunks; with
@@ -421,7 +429,7 @@ TEST_F(KvBlocksOnGpu, TravelBetweenEngines) {
 }
 
 // Tensor parallel on two GPUs. Sums of partial sums are rounded elsewhere, so answers part at near ties.
-class EngineOnTwoGpus : public EngineOnGpu {
+class EngineOnTwoGpus : public KvBlocksOnGpu {
  protected:
   void SetUp() override {
     if (const Status can = gpu_can_run(*checkpoint_, on_two()); !can) GTEST_SKIP() << can.error().message;
@@ -454,16 +462,9 @@ TEST_F(EngineOnTwoGpus, GivesTheSameTokensWithAnyFeatures) {
   configs.emplace_back("pieces", on_two()).second.cudagraph_mode = EngineConfig::CudaGraphMode::piecewise;
   configs.emplace_back("whole experts", on_two()).second.expert_parallel = true;
   configs.emplace_back("FP8 cache", on_two()).second.kv_dtype            = EngineConfig::KvDtype::fp8;
-  for (const auto& [name, config] : configs) {
-    const auto found = answers(*engine(config), requests);
-    size_t other     = 0;
-    for (size_t r = 0; r < requests.size(); ++r) {
-      EXPECT_EQ(found[r].error, "") << name;
-      EXPECT_EQ(found[r].ids.size(), 16u) << name;
-      other += found[r].ids != expected[r].ids;
-    }
-    EXPECT_LE(other, config.kv_dtype == EngineConfig::KvDtype::fp8 ? 30u : 6u) << name;
-  }
+  expect_same_tokens(configs, requests, expected, [](const EngineConfig& config) {
+    return config.kv_dtype == EngineConfig::KvDtype::fp8 ? 30u : 6u;
+  });
 }
 
 // To the bit, as on one GPU.
@@ -486,21 +487,10 @@ TEST_F(EngineOnTwoGpus, BlocksHaveTheirHeadsWhereOneGpuHasThem) {
   const auto one = engine(on_gpu()), two = engine(on_two());
   EXPECT_EQ(one->kv_block_bytes(kFull), two->kv_block_bytes(kFull));
   EXPECT_EQ(one->kv_block_bytes(kWindow), two->kv_block_bytes(kWindow));
-  const auto blocks_of = [&](Engine& engine) {
-    std::map<std::pair<KvKind, int64_t>, std::vector<std::byte>> blocks;
-    std::promise<void> ended;
-    Request request{.prompt = prompts(8, 1)[7].prompt, .sampling = {.temperature = 0}, .max_tokens = 1};
-    request.on_kv_block = [&](const KvBlock& block) {
-      blocks[{block.kind, block.block}] = {block.bytes.begin(), block.bytes.end()};
-    };
-    EXPECT_TRUE(
-        std::holds_alternative<RequestId>(engine.submit(std::move(request), [&](const RequestOutput& output) {
-          if (output.finish) ended.set_value();
-        })));
-    ended.get_future().wait();
-    return blocks;
-  };
-  const auto expected = blocks_of(*one), found = blocks_of(*two);
+  const std::vector<TokenId> prompt = prompts(8, 1)[7].prompt;
+  Blocks expected, found;
+  answer(*one, prompt, &expected);
+  answer(*two, prompt, &found);
   ASSERT_EQ(found.size(), expected.size());
   ASSERT_GT(found.size(), 2u);
   for (const auto& [place, bytes] : expected) {

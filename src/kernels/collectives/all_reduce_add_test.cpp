@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -177,11 +178,12 @@ TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
     return rows < kRows ? AllReduceProtocol::low_latency : AllReduceProtocol::simple;
   };
   std::array<std::unique_ptr<CudaGraph>, kTwo> few, many;
-  const std::vector<float> ones(static_cast<size_t>(kRows * kWidth), 1);
-  for (size_t r = 0; r < kTwo; ++r) {
-    Ranks::of(r).to_device(ranks.parts[r].data(), ones.data(), ranks.parts[r].bytes());
-    Ranks::of(r).set_words(ranks.x[r].data(), ranks.x[r].bytes(), 0);
-  }
+  const auto set_parts = [&](int number) {
+    for (size_t r = 0; r < kTwo; ++r)
+      Ranks::of(r).set_words(ranks.parts[r].data(), ranks.parts[r].bytes(),
+                             std::bit_cast<uint32_t>(static_cast<float>(number)));
+  };
+  set_parts(0);
   int32_t passes = 0;
   for (const int64_t rows : {int64_t{5}, kRows}) {  // loads the kernels
     ranks.set_pass(++passes);
@@ -203,16 +205,19 @@ TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
     many[r] = std::make_unique<CudaGraph>(Ranks::of(r).stream(), both(kRows));
   });
   for (size_t r = 0; r < kTwo; ++r) Ranks::of(r).set_words(ranks.x[r].data(), ranks.x[r].bytes(), 0);
-  for (int replay = 0; replay < 50; ++replay) {
+  // Numbers of an earlier replay are others.
+  float of_few = 0, of_many = 0;
+  for (int replay = 1; replay <= 50; ++replay) {
     ranks.set_pass(++passes);
+    set_parts(replay);
+    (replay % 2 ? of_few : of_many) += static_cast<float>(2 * kTwo * replay);  // two all-reduces
     ranks.on_each([&](size_t r) { (replay % 2 ? few : many)[r]->launch(Ranks::of(r).stream()); });
     ranks.synchronize();
   }
   for (size_t r = 0; r < kTwo; ++r) {
     std::vector<float> x(static_cast<size_t>(kRows * kWidth));
     Ranks::of(r).to_host(x.data(), ranks.x[r].data(), ranks.x[r].bytes());
-    for (size_t i = 0; i < x.size(); ++i)  // 25 replays of each, of two all-reduces of two ones
-      ASSERT_EQ(x[i], i < 5 * kWidth ? 200.0f : 100.0f) << i;
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], i < 5 * kWidth ? of_few + of_many : of_many) << i;
   }
 }
 

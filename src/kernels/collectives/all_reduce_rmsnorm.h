@@ -22,6 +22,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/dtype.h"
@@ -43,8 +44,8 @@ struct PeerRows {
   std::array<float*, kMaxRanks> receive = {};
 
   // Where rank `to` gets what rank `from` sends.
-  float* rows(int to, int half, int from) const {
-    return receive[static_cast<size_t>(to)] + (int64_t{half} * ranks + from) * max_rows * width;
+  float* rows(int to, int64_t half, int from) const {
+    return receive[static_cast<size_t>(to)] + (half * ranks + from) * max_rows * width;
   }
   int64_t numbers() const { return ranks > 1 ? 2 * ranks * max_rows * width : 0; }
 };

@@ -396,6 +396,15 @@ TEST(AllReduceRmsnormContract, ShapesThatDoNotFitAreBroken) {
   EXPECT_THROW(call({.rows = 0, .eps = 0}), ContractError);
 }
 
+TEST(AllReduceRmsnormCost, IsThatOfTheTwoOpsButForTheSecondLoadOfX) {
+  constexpr int64_t kRows = 7, kParts = 4, kWidth = 2880, kRanks = 3;
+  const Cost apart = all_reduce_add_cost(kRows, kParts, kWidth, kRanks) + add_rmsnorm_cost(kRows, kWidth, 0);
+  const Cost fused = all_reduce_rmsnorm_cost(kRows, kParts, kWidth, kRanks);
+  EXPECT_EQ(fused.read, apart.read - 4 * kRows * kWidth);
+  EXPECT_EQ(fused.written, apart.written);
+  EXPECT_EQ(fused.flops, apart.flops);
+}
+
 // Three and four ranks, with a stream of one GPU for each: so few CTAs that all of them run at once.
 TEST(AllReduceRmsnormOnOneGpu, RanksMayShareAGpu) {
   Device* const gpu = find_device({0});

@@ -1,8 +1,8 @@
 // x += the sum over ranks of `parts`; y = rmsnorm(x) in bf16 (all_reduce_rmsnorm.h)
 //
-// bytes   a row of H = 2880, two ranks, J = 1: 11.5 KB sent and as many received; from and to memory of the
-// same
-//         GPU 11.5 KB of parts, 23 KB of x, 5.8 KB of y, and 11.5 KB each of the received row and its zeros
+// bytes   a row of H = 2880, two ranks, J = 1: 11.5 KB sent and as many received; in this GPU's memory 11.5
+// KB
+//         of parts, 23 KB of x, 5.8 KB of y, and 11.5 KB each of what was received and of its zeros
 // flops   (J + ranks + 3) H
 // limit   few rows: the latency of the link. 64 rows send 737 KB: 2.0 us at 370 GB/s
 // idea    A cluster of CTAs has a row, and each thread four numbers of it, from the sum over j to y: several
@@ -11,9 +11,9 @@
 //         that the link works while it waits. No more clusters than fit at once, or one could wait for a row
 //         that nobody has room to send
 //
-// Why a number that a rank clears is not the next one: rank A reads and clears what came in call n. A sends
-// into its next call n + 1 only after griddepcontrol.wait, when call n is complete, and rank B writes there
-// again in call n + 2, when it has all of A's rows of call n + 1.
+// Why no rank clears a number of a later call: rank A clears what came in call n. It sends in call n + 1 only
+// after griddepcontrol.wait, when call n is complete. Rank B sends to the same place in call n + 2, when it
+// has all of A's rows of call n + 1.
 #include <algorithm>
 
 #include "core/expect.h"
@@ -68,8 +68,8 @@ __device__ inline float4 send_own(const AllReduceRmsnorm& o, int64_t row, int v)
   return own;
 }
 
-// Waits for the others' sums and adds them in the order of the ranks. A -0 for a +0 changes nothing: a +0,
-// this rank's, is among the addends too, or a number that is not zero.
+// Waits for the others' sums and adds them in the order of the ranks. That a +0 comes as -0 changes no bit:
+// this rank's sum, which began with +0 and so is not -0, is among the addends.
 __device__ inline float4 sum_of_ranks(const AllReduceRmsnorm& o, int64_t row, int v, const float4& own) {
   float4 sum = {};
   Patience patience(PeerRows::kTimeout);

@@ -1,8 +1,7 @@
 // x += the sum over ranks of `parts`; y = rmsnorm(x) in bf16 (all_reduce_rmsnorm.h)
 //
 // bytes   a row of H = 2880, two ranks, J = 1: 11.5 KB sent and as many received; in this GPU's memory 11.5
-// KB
-//         of parts, 23 KB of x, 5.8 KB of y, and 11.5 KB each of what was received and of its zeros
+//         KB of parts, 23 KB of x, 5.8 KB of y, and 11.5 KB each of what was received and of its zeros
 // flops   (J + ranks + 3) H
 // limit   few rows: the latency of the link. 64 rows send 737 KB: 2.0 us at 370 GB/s
 // idea    A cluster of CTAs has a row, and each thread four numbers of it, from the sum over j to y: several

@@ -266,7 +266,10 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
       if (lane == 0) {
         place[warp]   = sorted;
         o.experts[id] = here ? expert : -1;
-        if (here) o.sorted_ids[sorted] = id;
+        if (here)
+          o.sorted_ids[sorted] = id;
+        else
+          o.received_weights[id] = 0;
       }
     }
     const bool travelled = source != link.rank, here = (e.x & e.y) != ~0u;
@@ -283,7 +286,7 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
         const uint32_t word[4] = {data.x, data.y, data.z, data.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          if (const int k = 4 * (v - o.vectors) + j; k < link.top_k)
+          if (const int k = 4 * (v - o.vectors) + j; k < link.top_k && place[k] >= 0)
             o.received_weights[row * link.top_k + k] = __uint_as_float(word[j]);
       }
     }

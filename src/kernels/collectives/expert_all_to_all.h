@@ -111,7 +111,7 @@ struct DispatchedRows {
   View<int32_t, 1> offsets;     // [E + 1]; E: experts_per_rank
   View<int32_t, 1> sorted_ids;  // [ranks T top_k]: token top_k + k of a sorted row; as many are valid
   View<int32_t, 2> experts;     // [ranks T, top_k], numbered from this rank's first; -1: of another rank
-  View<float, 2> weights;       // [ranks T, top_k], valid where `experts` is not -1
+  View<float, 2> weights;       // [ranks T, top_k]; 0 where `experts` is -1
 };
 
 // x [T, H], experts and weights [T, top_k]; contiguous, x and to.sorted aligned to 16 bytes. Experts that no

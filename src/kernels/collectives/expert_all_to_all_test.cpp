@@ -84,23 +84,22 @@ Results expected(const Shape& s, Inputs& in) {
   const auto E        = static_cast<int32_t>(s.experts_per_rank);
   const int64_t slots = s.rows() * s.top_k;
   for (size_t r = 0; r < kTwo; ++r) {
-    int64_t id = 0;
-    for (size_t q = 0; q < kTwo; ++q)
-      for (size_t i = 0; i < in.experts[q].size(); ++i) {
-        const int32_t local = in.experts[q][i] - static_cast<int32_t>(r) * E;
-        const bool here     = in.experts[q][i] >= 0 && local >= 0 && local < E;
-        out.experts[r].push_back(here ? local : -1);
-        out.weights[r].push_back(in.weights[q][i]);
-        const auto part = in.parts[r].end() - (slots - id) * s.width;
-        if (!here) std::fill_n(part, s.width, std::numeric_limits<float>::quiet_NaN());
-        ++id;
-      }
+    for (int64_t id = 0; id < slots; ++id) {
+      const auto q        = static_cast<size_t>(id * kTwo / slots);
+      const auto i        = static_cast<size_t>(id % (s.tokens * s.top_k));
+      const int32_t local = in.experts[q][i] - static_cast<int32_t>(r) * E;
+      const bool here     = in.experts[q][i] >= 0 && local >= 0 && local < E;
+      out.experts[r].push_back(here ? local : -1);
+      out.weights[r].push_back(here ? in.weights[q][i] : 0);
+      if (!here)
+        std::fill_n(in.parts[r].begin() + id * s.width, s.width, std::numeric_limits<float>::quiet_NaN());
+    }
     for (int32_t e = 0; e <= E; ++e) {
       out.offsets[r].push_back(static_cast<int32_t>(out.sorted_ids[r].size()));
-      for (size_t id = 0; e < E && id < out.experts[r].size(); ++id) {
-        if (out.experts[r][id] != e) continue;
+      for (int64_t id = 0; e < E && id < slots; ++id) {
+        if (out.experts[r][static_cast<size_t>(id)] != e) continue;
         out.sorted_ids[r].push_back(static_cast<int32_t>(id));
-        const auto row = static_cast<int64_t>(id) / s.top_k, q = row / s.tokens, t = row % s.tokens;
+        const int64_t row = id / s.top_k, q = row / s.tokens, t = row % s.tokens;
         const auto from = in.x[static_cast<size_t>(q)].begin() + t * s.width;
         out.sorted[r].insert(out.sorted[r].end(), from, from + s.width);
       }
@@ -225,11 +224,7 @@ class Ranks {
       ASSERT_EQ(read(r, rank.offsets, want.offsets[r].size()), want.offsets[r]);
       ASSERT_EQ(read(r, rank.dispatched, want.experts[r].size()), want.experts[r]);
       ASSERT_EQ(read(r, rank.sorted_ids, want.sorted_ids[r].size()), want.sorted_ids[r]);
-      const std::vector<float> weights = read(r, rank.received, want.weights[r].size());
-      for (size_t i = 0; i < weights.size(); ++i)
-        if (want.experts[r][i] >= 0) {
-          ASSERT_EQ(weights[i], want.weights[r][i]) << i;
-        }
+      ASSERT_EQ(read(r, rank.received, want.weights[r].size()), want.weights[r]);
       const std::vector<bf16> sorted = read(r, rank.sorted, static_cast<size_t>(rank.sorted.size()));
       for (size_t i = 0; i < sorted.size(); ++i) {
         const uint32_t poison = i % 2 == 0 ? kUntouched & 0xffff : kUntouched >> 16;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cuda/bf16_pack.cuh"
 #include "cuda/check.h"
 #include "cuda/launch.cuh"
@@ -67,8 +69,8 @@ __global__ void count_kernel(int32_t* to) { ++*to; }
 
 void number_from_rank(View<const int32_t, 2> experts, View<const float, 2> weights, int rank,
                       const kernels::DispatchedRows& to, StreamRef stream) {
-  if (experts.size() == 0) return;
-  number_from_rank_kernel<<<blocks_for(experts.size()), kThreads, 0, stream>>>(
+  const unsigned blocks = blocks_for(std::max<int64_t>(experts.size(), 1));  // CUDA rejects an empty grid
+  number_from_rank_kernel<<<blocks, kThreads, 0, stream>>>(
       experts.data(), weights.data(), rank * static_cast<int>(kExpertsOfRank),
       static_cast<int>(experts.size()), to.experts.data(), to.weights.data());
   FATHOM_CUDA(cudaGetLastError());

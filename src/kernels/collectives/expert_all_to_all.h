@@ -15,9 +15,9 @@
 // (DeepEP's low-latency kernels, github.com/deepseek-ai/DeepEP, send a row once to each expert, to a place
 // from an atomic counter; pplx-kernels, github.com/perplexityai/pplx-kernels, the counts before the rows.)
 //
-// bytes   over the link, for each token and other rank with an expert of it: 2 H there and 2 H back (twice
-//         that in low_latency), and 16 for each token and other rank
-//         in memory: each way 2 H for each expert row written, 4 H read; x 8 H a token
+// bytes   over the link, for each token and other rank with an expert of it: 2 H + 32 there and 2 H back,
+//         twice that in low_latency; and 16 for each token and other rank
+//         in memory, even routing: 2 H (1 + top_k) a token there, 4 H (2 + top_k) back
 // limit   few tokens: the latency of the link, one trip each way; many: its bandwidth in each direction
 //
 // Ranks are in lockstep: all make the same calls with the same extents in the same order, of dispatch and
@@ -95,8 +95,8 @@ struct AllToAllPeers {
 
 // Tells a dispatch and its combine from all others, so that old flags don't count. `pass` [1] is in device
 // memory, which no kernel of the chain of dependent launches writes (cuda/launch.cuh): 1, 2, .. with each
-// forward pass. `index` is the call's place in its pass, 0 to `count` - 1, without gaps; even ones use one
-// half of the buffer, odd ones the other, and `count` is even.
+// forward pass. `index` is the call's place in its pass: 0, 1, .. below `count`, which is even. Even ones use
+// one half of the buffer, odd ones the other; so a pass makes an even number of calls.
 struct AllToAllCall {
   View<const int32_t, 1> pass;
   int index = 0, count = 2;

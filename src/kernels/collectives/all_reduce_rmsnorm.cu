@@ -22,9 +22,9 @@
 #include "cuda/ptx.cuh"
 #include "cuda/system_scope.cuh"
 #include "cuda/warp_reduce.cuh"
+#include "cuda/watchdog.cuh"
 #include "kernels/alignment.h"
 #include "kernels/collectives/all_reduce_rmsnorm.h"
-#include "kernels/collectives/patience.cuh"
 #include "kernels/norm/sum_of_squares.cuh"
 
 namespace fathom::kernels {
@@ -71,14 +71,14 @@ __device__ inline float4 send_own(const AllReduceRmsnorm& o, int64_t row, int v)
 // this rank's sum, which began with +0 and so is not -0, is among the addends.
 __device__ inline float4 sum_of_ranks(const AllReduceRmsnorm& o, int64_t row, int v, const float4& own) {
   float4 sum = {};
-  Patience patience(PeerRows::kTimeout);
+  Watchdog watchdog(PeerRows::kTimeout);
   for (int r = 0; r < o.ranks; ++r) {
     float4 part = own;
     if (r != o.rank) {
       float4* const from = o.receive[o.rank] + r * o.step + row * o.vectors + v;
       uint4 bits         = ptx::ld_volatile_v4(from);
       while (bits.x == 0 || bits.y == 0 || bits.z == 0 || bits.w == 0) {
-        patience.check();
+        watchdog.check();
         bits = ptx::ld_volatile_v4(from);
       }
       *from = {};  // for the next call into this half

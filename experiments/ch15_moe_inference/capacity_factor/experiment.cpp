@@ -9,8 +9,8 @@ const Experiment<CappedExperts> capacity_factor{
     .question =
         "What does a capacity factor save in time, and what does it cost in dropped tokens and in error?",
     .limit    = Limit::flops,
-    .axes     = {{"tokens", {512}}, {"top_k", {1, 2, 4}}, {"capacity_factor", {1.0, 1.25, 2.0}}},
-    .quick    = {{"top_k", {2}}, {"capacity_factor", {1.25}}},
+    .axes     = {{"tokens", {512}}, {"top_k", {1, 2, 4}}, {"capacity_factor", {1.0, 2.0}}},
+    .quick    = {{"top_k", {2}}, {"capacity_factor", {1.0}}},
     .check_at = {{"tokens", {0, 1, 2, 13, 61}}, {"top_k", {1, 4}}, {"capacity_factor", {1.0, 1.25}}},
     .variants =
         {

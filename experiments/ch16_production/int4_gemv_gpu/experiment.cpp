@@ -147,7 +147,8 @@ const Experiment<Projection> int4_gemv{
              .idea       = "cublasLtMatmul on bf16 weights, planned once",
              .prediction = predict::share(0.16),
              .kind       = Kind::library,
-             .prepare    = prepared_on_gpu(cublaslt)},
+             .prepare    = prepared_on_gpu(cublaslt),
+             .syncs      = true},  // held back until its calls are enqueued, the GPU is waited for
             {.id         = "int4_weights",
              .launch     = on_gpu(int4_weights),
              .techniques = {"vectorization", "warp_shuffle", "weight_quantization"},

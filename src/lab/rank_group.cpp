@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -94,7 +95,8 @@ RankSlot& RankGroup::slot(int rank) { return board_->slots[rank]; }
 std::atomic<int>& RankGroup::variant() { return board_->variant; }
 void RankGroup::abandon() { board_->abandoned.store(1); }
 
-// Spins, then gives the processor away, since ranks may outnumber CPUs.
+// Spins, then gives the processor away, since ranks may outnumber CPUs. It sleeps only when others take long:
+// to wake up takes some 60 us, by which this rank would begin its next step too late.
 void RankGroup::barrier() {
   const int generation = board_->generation.load(std::memory_order_acquire);
   if (board_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
@@ -104,7 +106,10 @@ void RankGroup::barrier() {
   }
   for (int64_t spins = 0; board_->generation.load(std::memory_order_acquire) == generation; ++spins) {
     if (board_->abandoned.load(std::memory_order_relaxed)) throw GroupBroken("another rank is gone");
-    if (spins > 2000) usleep(spins > 4000 ? 50 : 0);
+    if (spins > 40'000)
+      usleep(50);
+    else if (spins > 2000)
+      sched_yield();
   }
 }
 

@@ -32,7 +32,7 @@ Call apart(const NormedSums& p, Context& context) {
                         View<const float, 3>(part.data(), {part.extent(0), 1, part.extent(1)}),
                         View<const int32_t, 2>(nullptr, {0, 0}), receiver->peers, call, x,
                         model::all_reduce_protocol(part.extent(0)), stream);
-                    kernels::add_rmsnorm(x, {}, weight, kEpsilon, y, stream);
+                    kernels::add_rmsnorm(x, nothing(), weight, kEpsilon, y, stream);
                   });
 }
 

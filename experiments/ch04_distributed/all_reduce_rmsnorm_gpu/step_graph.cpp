@@ -57,8 +57,8 @@ Call captured(const NormedSums& p, Context& context, NormedSum sum) {
 }
 
 void load_add_rmsnorm(const NormedSums& p, Context& context) {
-  kernels::add_rmsnorm(p.x, {}, p.weight, kEpsilon, p.y, context.stream);
-  kernels::add_rmsnorm(p.nonces, {}, p.weight, kEpsilon, p.nonce_norm, context.stream);
+  kernels::add_rmsnorm(p.x, nothing(), p.weight, kEpsilon, p.y, context.stream);
+  kernels::add_rmsnorm(p.nonces, nothing(), p.weight, kEpsilon, p.nonce_norm, context.stream);
   FATHOM_CUDA(cudaStreamSynchronize(context.stream));
 }
 

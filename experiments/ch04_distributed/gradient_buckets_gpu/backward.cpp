@@ -10,13 +10,15 @@
 namespace fathom::lab::gradient_buckets_gpu {
 namespace {
 
-// Rank 0 makes the id that all join by.
-NcclId shared_id(const Rank& me) {
+// A rank is a thread, and all its variants have one communicator: to make one takes most of a second.
+std::shared_ptr<const NcclCommunicator> communicator_of(const Rank& me) {
+  thread_local std::shared_ptr<const NcclCommunicator> made;
+  if (made) return made;
   if (!nccl()) throw Unavailable("needs_library", why_no_nccl());
   auto* id = reinterpret_cast<NcclId*>(me.shared().data());
-  if (me.rank() == 0) *id = make_nccl_id();
+  if (me.rank() == 0) *id = make_nccl_id();  // which all join by
   me.barrier();
-  return *id;
+  return made = std::make_shared<const NcclCommunicator>(*id, me.rank(), me.size());
 }
 
 struct SideStream {
@@ -31,7 +33,7 @@ struct SideStream {
 
 }  // namespace
 
-Backward::Backward(const Gradients& p, const Rank& me) : communicator_(shared_id(me), me.rank(), me.size()) {
+Backward::Backward(const Gradients& p, const Rank& me) : communicator_(communicator_of(me)) {
   if (!cublas()) throw Unavailable("needs_library", why_no_cublas());
   if (p.out.size() == 0) return;
   matmul_.emplace(DType::bf16, DType::fp32, false, p.out.extent(1), p.out.extent(2), p.x.extent(2));
@@ -46,11 +48,11 @@ void Backward::layer(const Gradients& p, int64_t l, StreamRef stream) const {
 void Backward::sum(const Gradients& p, int64_t begin, int64_t end, StreamRef stream) const {
   if (begin == end) return;
   float* const gradients = &p.out(begin, 0, 0);
-  communicator_.all_reduce(gradients, gradients, (end - begin) * p.layer_size(), stream);
+  communicator_->all_reduce(gradients, gradients, (end - begin) * p.layer_size(), stream);
 }
 
 void Backward::sum_nonces(const Gradients& p, StreamRef stream) const {
-  communicator_.all_reduce(p.nonce.data(), p.nonces.data(), p.nonce.size(), stream);
+  communicator_->all_reduce(p.nonce.data(), p.nonces.data(), p.nonce.size(), stream);
 }
 
 Call overlapped(const Gradients& p, Context& context, int64_t least_bytes) {

@@ -22,7 +22,7 @@ class Backward {
   void sum_nonces(const Gradients& p, StreamRef stream) const;
 
  private:
-  NcclCommunicator communicator_;
+  std::shared_ptr<const NcclCommunicator> communicator_;
   std::optional<LtMatmul> matmul_;  // none where nothing is to be multiplied
 };
 

@@ -298,8 +298,9 @@ TEST_F(AllReduceRmsnorm, HasTheBitsOfTheTwoOpsThatItFuses) {
       });
       ranks.synchronize();  // before add_rmsnorm is loaded, which may wait for the GPU
       ranks.on_each([&](size_t r) {
-        add_rmsnorm(ranks[r].x.as({rows, width}), {}, View<const float, 1>(ranks[r].weight.view()), kEps,
-                    ranks[r].y.as({rows, width}), ranks[r].stream);
+        add_rmsnorm(ranks[r].x.as({rows, width}), View<const float, 3>(nullptr, {0, 1, width}),
+                    View<const float, 1>(ranks[r].weight.view()), kEps, ranks[r].y.as({rows, width}),
+                    ranks[r].stream);
       });
       ranks.synchronize();
       const auto x_apart = ranks.x(0, rows);

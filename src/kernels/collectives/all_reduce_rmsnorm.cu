@@ -30,11 +30,12 @@
 namespace fathom::kernels {
 namespace {
 
-constexpr int kClusterSize = 4;
-constexpr int kThreads     = 192;
-constexpr int kCtasPerSm   = 6;
-constexpr int kMaxVectors  = kClusterSize * kThreads;  // of 4 numbers: the widest row
-constexpr int kPieces      = kMaxVectors / 32;         // a piece is a vector for each lane of a warp
+constexpr int kClusterSize   = 4;
+constexpr int kThreads       = 192;
+constexpr int kCtasPerSm     = 6;
+constexpr int kMaxVectors    = kClusterSize * kThreads;  // of 4 numbers: the widest row
+constexpr int kPieces        = kMaxVectors / 32;         // a piece is a vector for each lane of a warp
+constexpr int kPartsInFlight = 4;                        // that a thread loads at once
 
 struct AllReduceRmsnorm {
   const float4* parts;
@@ -57,9 +58,17 @@ __device__ inline uint32_t sent_bits(float number) {
 // This rank's sum over j of vector `v` of a row, which it sends to all others and returns.
 __device__ inline float4 send_own(const AllReduceRmsnorm& o, int64_t row, int v) {
   float4 own = {};
-  for (int j = 0; j < o.addends; ++j) {
-    if (o.ids && __ldcg(o.ids + row * o.addends + j) < 0) continue;
-    own = own + __ldcg(o.parts + (row * o.addends + j) * o.vectors + v);
+  for (int j = 0; j < o.addends; j += kPartsInFlight) {
+    bool here[kPartsInFlight];
+    float4 part[kPartsInFlight] = {};
+#pragma unroll
+    for (int i = 0; i < kPartsInFlight; ++i)
+      here[i] = j + i < o.addends && (!o.ids || __ldcg(o.ids + row * o.addends + j + i) >= 0);
+#pragma unroll
+    for (int i = 0; i < kPartsInFlight; ++i)
+      if (here[i]) part[i] = __ldcg(o.parts + (row * o.addends + j + i) * o.vectors + v);
+#pragma unroll
+    for (int i = 0; i < kPartsInFlight; ++i) own = own + part[i];  // + 0 changes no bit, as own is never -0
   }
   const uint4 sent = {sent_bits(own.x), sent_bits(own.y), sent_bits(own.z), sent_bits(own.w)};
   for (int r = 1; r < o.ranks; ++r)  // each rank begins with the next one

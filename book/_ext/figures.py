@@ -14,7 +14,7 @@ from records import RATES, TITLES, digits, limit_of, unknown, value_of, value_te
 
 WIDTH, RIGHT = 640, 84
 LETTER, LINE = 10, 20  # of a name on a phone, in units of the picture
-TICK_LETTER = 7  # of a tick there
+TICK_LETTER = 8  # of a tick there
 SERIES = 6  # colours of the theme: --series-0 ...
 
 

@@ -735,6 +735,22 @@ class Widgets(unittest.TestCase):
         self.assertEqual(self.answer("preempted"), "1")
         self.check_page()
 
+    def test_fault_timeline(self):
+        # Chapter 19: what a look at the clock lets pass, and a tag does not. Within 1.2 s our router notices.
+        for fault, wrong in {"stopped": "1", "cut_off": "20"}.items():
+            self.open("fault_timeline", f"fault={fault}&begin=450&lasts=3000&guard=clock", PHONE)
+            self.assertEqual((self.answer("wrong"), self.answer("refused"), self.answer("noticed"), self.answer("granted")), (wrong, "0", "1150", "1950"))
+            self.check_page()
+        self.open("fault_timeline", "fault=cut_off&begin=450&lasts=3000&guard=tag")
+        self.assertEqual((self.answer("wrong"), self.answer("refused")), ("0", "31"))
+        self.check_page()
+        self.type("lasts", "300")
+        self.assertEqual((self.answer("noticed"), self.answer("granted"), self.answer("refused")), ("", "", "0"))
+        self.check_page()
+        self.open("fault_timeline", "fault=killed&begin=450&guard=none", PHONE)
+        self.assertEqual((self.answer("noticed"), self.answer("granted"), self.answer("wrong")), ("0", "0", "0"))
+        self.check_page()
+
     def test_payoff_calculator(self):
         # Chapter 24's exercises: 80 hours at 10 that save 50 a month; and an attempt with an even chance.
         self.open("payoff_calculator", "part=100&limit=1&ratio=2&bill=100&months=24&chance=100&cost=800&upkeep=0", PHONE)

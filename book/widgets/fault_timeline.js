@@ -30,11 +30,11 @@ class FaultTimeline extends Widget {
         make("p", {class: wrong ? "answer refusal" : "answer", role: "status"}, make("b", {}, late)),
         make("p", {class: "note"}, noticed === null ? "The router notices nothing. " : `The router counts the worker as dead ${noticed} ms after the fault, and its requests go on elsewhere. `,
              granted === null ? "The lease does not end." : `The pages are granted to another ${granted} ms after it.`,
-             m.told() < 0 ? "" : ` ${m.told() - m.healed()} ms after the fault is over, the worker hears that its lease has ended.`),
+             m.told() < 0 ? "" : ` The worker hears of it ${m.told() === m.healed() ? "as soon as" : m.told() - m.healed() + " ms after"} the fault is over.`),
         this.timeline(s, writes, width),
         make("p", {class: "note"}, "Writes, when they arrive: ", ["in time", "refused", "taken, and wrong"].map((name, fate) =>
              [make("span", {style: `color: ${this.colour(fate)}`}, fate === IN_TIME ? "│ " : fate === REFUSED ? "○ " : "✕ "), name + (fate < 2 ? ", " : ".")]).flat(),
-             s.fault === "cut_off" ? " What was sent while the worker was cut off arrives together." : ""));
+             s.fault === "cut_off" ? " What was sent while the worker was cut off arrives when the fault is over." : ""));
   }
 
   colour(fate) { return ["var(--series-1)", "var(--muted)", "var(--bad)"][fate]; }
@@ -63,22 +63,21 @@ class FaultTimeline extends Widget {
     });
     const y = 3 * row + 16;
     drawn.push(make("line", {class: "grid", x1: left, x2: right, y1: y + bar, y2: y + bar}));
-    const together = new Map();  // those that arrive together stand beside one another
-    for (const [time, fate] of writes) {
-      const before = together.get(time) || 0, at = x(time) + 3 * before;
-      together.set(time, before + 1);
-      if (at > right + 8) continue;
-      const stroke = this.colour(fate), mid = y + bar / 2;
+    const together = new Map();  // [how many, fate] of those that arrive at a time
+    for (const [time, fate] of writes) together.set(time, [(together.get(time)?.[0] || 0) + 1, fate]);
+    for (const [time, [many, fate]] of together) {
+      const at = x(time), mid = y + bar / 2, stroke = this.colour(fate);
       if (fate === IN_TIME) drawn.push(make("line", {x1: at, x2: at, y1: y + 2, y2: y + bar - 2, stroke, "stroke-width": 2}));
       else if (fate === REFUSED) drawn.push(make("circle", {cx: at, cy: mid, r: 3.5, fill: "none", stroke, "stroke-width": 1.5}));
       else drawn.push(make("path", {d: `M${at - 4},${mid - 4}l8,8m0,-8l-8,8`, stroke, "stroke-width": 2, fill: "none"}));
+      if (many > 1) drawn.push(make("text", {x: at - 8, y: mid + 4, "text-anchor": "end"}, `${many} at once`));
     }
     const every = [100, 200, 500, 1000, 2000, 5000, 10000].find(step => m.end() / step <= (width < 420 ? 4 : 9)) || m.end();
     for (let time = 0; time <= m.end(); time += every)
       drawn.push(make("line", {class: "axis", x1: x(time), x2: x(time), y1: bottom - 4, y2: bottom}),
                  make("text", {class: "tick", x: x(time), y: bottom + 13, "text-anchor": time === 0 ? "start" : x(time) > right - 20 ? "end" : "middle"}, time + (time === 0 ? " ms" : "")));
     return make("svg", {viewBox: `0 0 ${width} ${bottom + 18}`, role: "img", "aria-label": "the worker, the router's belief, whose the pages are, and the writes over time"},
-                make("line", {class: "mark", x1: x(s.begin), x2: x(s.begin), y1: 16, y2: bottom - 4}), drawn);
+                drawn, rows.map((_, r) => make("line", {class: "mark", x1: x(s.begin), x2: x(s.begin), y1: r * row + 16, y2: r * row + 16 + bar})));
   }
 }
 

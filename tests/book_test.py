@@ -344,7 +344,8 @@ class Pages(unittest.TestCase):
                     at = dict(pair.split("=") for pair in html.unescape(at).split("&")) if at else {}
                     file = json.loads((ROOT / "results" / machine / f"{experiment}.json").read_text())
                     points = next(e["points"] for e in file["experiments"] if e["id"] == experiment)
-                    found = next(v for p in points if {k: str(v) for k, v in p["at"].items()} == at for v in p["variants"] if v["id"] == variant)
+                    found = next(v for p in points if {k: str(v).removesuffix(".0") for k, v in p["at"].items()} == at  # load=1, of 1.0
+                                 for v in p["variants"] if v["id"] == variant)
                     seconds = found["time_ns"]["median"] / 1e9
                     right = {"time": lambda: seconds, "ratio": lambda: found["ratio"]["median"] if "ratio" in found else 1.0,
                              "share": lambda: found["share_of_limit"], "flops_per_s": lambda: found["flops"] / seconds,

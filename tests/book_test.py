@@ -344,7 +344,8 @@ class Pages(unittest.TestCase):
                     at = dict(pair.split("=") for pair in html.unescape(at).split("&")) if at else {}
                     file = json.loads((ROOT / "results" / machine / f"{experiment}.json").read_text())
                     points = next(e["points"] for e in file["experiments"] if e["id"] == experiment)
-                    found = next(v for p in points if {k: str(v) for k, v in p["at"].items()} == at for v in p["variants"] if v["id"] == variant)
+                    found = next(v for p in points if {k: str(v).removesuffix(".0") for k, v in p["at"].items()} == at  # load=1, of 1.0
+                                 for v in p["variants"] if v["id"] == variant)
                     seconds = found["time_ns"]["median"] / 1e9
                     right = {"time": lambda: seconds, "ratio": lambda: found["ratio"]["median"] if "ratio" in found else 1.0,
                              "share": lambda: found["share_of_limit"], "flops_per_s": lambda: found["flops"] / seconds,
@@ -733,6 +734,22 @@ class Widgets(unittest.TestCase):
         # A pool that is too small: the last one gives way, and the address says at which step one looks.
         self.open("kv_allocator", "requests=16/32@0,16/32@0&shared=0&pool=4&step=40", PHONE)
         self.assertEqual(self.answer("preempted"), "1")
+        self.check_page()
+
+    def test_fault_timeline(self):
+        # Chapter 19: what a look at the clock lets pass, and a tag does not. Within 1.2 s our router notices.
+        for fault, wrong in {"stopped": "1", "cut_off": "20"}.items():
+            self.open("fault_timeline", f"fault={fault}&begin=450&lasts=3000&guard=clock", PHONE)
+            self.assertEqual((self.answer("wrong"), self.answer("refused"), self.answer("noticed"), self.answer("granted")), (wrong, "0", "1150", "1950"))
+            self.check_page()
+        self.open("fault_timeline", "fault=cut_off&begin=450&lasts=3000&guard=tag")
+        self.assertEqual((self.answer("wrong"), self.answer("refused")), ("0", "31"))
+        self.check_page()
+        self.type("lasts", "300")
+        self.assertEqual((self.answer("noticed"), self.answer("granted"), self.answer("refused")), ("", "", "0"))
+        self.check_page()
+        self.open("fault_timeline", "fault=killed&begin=450&guard=none", PHONE)
+        self.assertEqual((self.answer("noticed"), self.answer("granted"), self.answer("wrong")), ("0", "0", "0"))
         self.check_page()
 
     def test_payoff_calculator(self):

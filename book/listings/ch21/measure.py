@@ -150,8 +150,10 @@ def fathom(folder, program):
         profile = json.loads(path.read_text())
         found[variant] = {key: profile[key] for key in ("calls", "samples", "cpu_ns", "waits")} | {
             "loop": sum(f["samples"] for f in profile["functions"] if variant in f["name"]),
-            "write": sum(f["samples"] for f in profile["functions"] if "write (libc" in f["name"])}
-        shown += path.with_suffix(".md").read_text() + "\n"
+            "write": sum(f["samples"] for f in profile["functions"] if f["name"].startswith("__write "))}
+        text, seldom = path.with_suffix(".md").read_text(), sum(f["samples"] == 1 for f in profile["functions"])
+        shown += re.sub(r"^\|[^|]*\| 1 \|.*\n", "", text, flags=re.M).rstrip() + "\n"
+        shown += f"  (and {seldom} functions with one sample each)\n\n" if seldom else "\n"
     doctor = run(program.resolve(), "doctor", cwd=folder)
     (HERE / "doctor.txt").write_text("$ fathom doctor\n…\n" + doctor[doctor.index("Profiling capabilities"):].partition("\n\n")[0] + "\n")
     (HERE / "profile.txt").write_text(shown.rstrip() + "\n")

@@ -769,6 +769,23 @@ class Widgets(unittest.TestCase):
         self.assertIn("then it is at its limit", self.browser.evaluate(f"{self.widget}.innerText"))
         self.check_page()
 
+    def test_profile_sampler(self):
+        # Chapter 21's first exercise; by lot the law holds, and in step with the timer no interval holds the truth.
+        self.open("profile_sampler", "samples=3458&timer=lot&part=read", PHONE)
+        self.assertEqual(self.answer("needed"), "3458")
+        self.assertAlmostEqual(float(self.answer("deviation")) / float(self.answer("law")), 1, delta=0.1)
+        self.assertAlmostEqual(float(self.answer("covered")), 0.95, delta=0.03)
+        self.assertIn("Simulated", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+        self.open("profile_sampler", "samples=125&timer=periodic&round=1&part=read")
+        self.assertIn(self.answer("count"), ("0", "125"))
+        self.assertLess(float(self.answer("covered")), 0.01)
+        self.check_page()
+        self.type("round", "125")
+        self.assertIn(self.answer("count"), ("12", "13"))
+        self.assertEqual(float(self.answer("covered")), 1)
+        self.check_page()
+
     def test_pipeline_schedule(self):
         for schedule in ("gpipe", "1f1b"):
             for size, total, bubble in (("stages=4&microbatches=8", "33", 0.2727), ("stages=8&microbatches=32", "117", 0.1795)):

@@ -46,7 +46,7 @@ def folded():
 
 TRUE = {"main;load;parse": 20, "main;load;copy": 30, "main;send;copy": 50}
 CALLS_OF_COPY = {"load": 900, "send": 100}
-REASONS = {"a frame is missing: the caller of a function without a frame pointer was skipped":
+REASONS = {"the caller of a function without a frame was skipped":
            lambda stack: [(";".join([*stack.split(";")[:-2], "copy"]), 1)] if stack.endswith("copy") else [(stack, 1)],
            "time was shared out by the number of calls":
            lambda stack: [(f"main;{caller};copy", calls / sum(CALLS_OF_COPY.values())) for caller, calls in CALLS_OF_COPY.items()]

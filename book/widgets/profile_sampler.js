@@ -50,7 +50,7 @@ class ProfileSampler extends Widget {
       const truth = right(sum(PARTS.map(part => part[1]), from, to));
       drawn.push(make("line", {x1: right(m.share_low(count, s.samples)), x2: right(m.share_high(count, s.samples)), y1: y + row - 11, y2: y + row - 11,
                                stroke: "var(--ink)", "stroke-width": 3}),
-                 make("line", {class: "mark", x1: truth, x2: truth, y1: y + 3, y2: y + row - 5}));
+                 make("line", {class: "mark", x1: truth, x2: truth, y1: y + row - 18, y2: y + row - 3}));
     }
     return make("svg", {viewBox: `0 0 ${width} ${3 * row}`, role: "img", "aria-label": "simulated flame graph"}, drawn);
   }

@@ -38,21 +38,22 @@ void profile(const Program& program, Timer timer, int32_t samples, uint64_t seed
 Scatter scatter(const Program& program, Timer timer, int32_t samples, int32_t part, uint64_t seed,
                 int32_t profiles) {
   Scatter found;
-  double squares = 0;
-  uint64_t state = seed;
+  double squares  = 0;
+  int32_t covered = 0;
+  uint64_t state  = seed;
   for (int32_t p = 0; p < profiles; ++p) {
     int32_t counts[kMostParts];
     next_uniform(state);
     profile(program, timer, samples, state ^ 0x5DEECE66D, counts);
-    const double share = static_cast<double>(counts[part]) / samples, off = share - program.share[part];
-    found.mean += share / profiles;
+    const double truth = program.share[part], off = static_cast<double>(counts[part]) / samples - truth;
+    found.mean += off / profiles;
     squares += off * off / profiles;
-    found.covered += (wilson_low(counts[part], samples) <= program.share[part] &&
-                      program.share[part] <= wilson_high(counts[part], samples)) /
-                     static_cast<double>(profiles);
+    covered += wilson_low(counts[part], samples) <= truth && truth <= wilson_high(counts[part], samples);
   }
-  const double bias = found.mean - program.share[part], variance = squares - bias * bias;
+  const double variance = squares - found.mean * found.mean;
+  found.mean += program.share[part];
   found.deviation = __builtin_sqrt(variance > 0 ? variance : 0);
+  found.covered   = static_cast<double>(covered) / profiles;
   return found;
 }
 

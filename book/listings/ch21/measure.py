@@ -14,6 +14,7 @@ import re
 import statistics
 import subprocess
 import tempfile
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 FLAGS = ["-std=c++20", "-O2", "-g", "-fno-omit-frame-pointer", "-rdynamic"]
@@ -131,12 +132,12 @@ def probed(folder):
 
 
 def strides(folder):
-    """Reads and misses of `walk` under Cachegrind, in a cache of 8 sets of 2 lines of 64 bytes."""
+    """Reads and misses of the line with the array under Cachegrind, in a cache of 8 sets of 2 lines of 64 bytes."""
     program, found = compiled("strides", folder), {}
     for stride in (1, 2, 16, 17, 128):
         out = pathlib.Path(folder) / "cachegrind.out"
         run("valgrind", "-q", "--tool=cachegrind", "--D1=1024,2,64", f"--cachegrind-out-file={out}", program, stride)
-        line = re.search(r"^ *([\d,]+) \([ \d.]+%\) +([\d,]+) \([ \d.]+%\)  \S*:walk$", run("cg_annotate", "--show=Dr,D1mr", out), re.M)
+        line = re.search(r"^ *([\d,]+) \([ \d.]+%\) +([\d,]+) \([ \d.]+%\) .*sum \+= place", run("cg_annotate", "--show=Dr,D1mr", out), re.M)
         found[f"stride{stride}"] = {"reads": int(line[1]), "misses": int(line[2])}
     return found
 
@@ -152,7 +153,8 @@ def fathom(folder, program):
             "loop": sum(f["samples"] for f in profile["functions"] if variant in f["name"]),
             "write": sum(f["samples"] for f in profile["functions"] if f["name"].startswith("__write "))}
         text, seldom = path.with_suffix(".md").read_text(), sum(f["samples"] == 1 for f in profile["functions"])
-        shown += re.sub(r"^\|[^|]*\| 1 \|.*\n", "", text, flags=re.M).rstrip() + "\n"
+        text = re.sub(r"^\|[^|]*\| 1 \|.*\n", "", text, flags=re.M).rstrip()
+        shown += "\n".join(textwrap.fill(line, 68) for line in text.split("\n")) + "\n"
         shown += f"  (and {seldom} functions with one sample each)\n\n" if seldom else "\n"
     doctor = run(program.resolve(), "doctor", cwd=folder)
     (HERE / "doctor.txt").write_text("$ fathom doctor\n…\n" + doctor[doctor.index("Profiling capabilities"):].partition("\n\n")[0] + "\n")

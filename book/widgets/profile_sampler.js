@@ -47,8 +47,9 @@ class ProfileSampler extends Widget {
                                "fill-opacity": name === s.part ? .35 : .14, stroke: "var(--rule)"}, make("title", {}, `${name}: ${count} of ${s.samples} samples`)),
                  make("text", {x: x + 6, y: y + 17}, text));
       if (count === s.samples) continue;
+      const bar = y + row - (from % 2 ? 7 : 13);  // neighbours' bars may meet
       const truth = right(sum(PARTS.map(part => part[1]), from, to));
-      drawn.push(make("line", {x1: right(m.share_low(count, s.samples)), x2: right(m.share_high(count, s.samples)), y1: y + row - 11, y2: y + row - 11,
+      drawn.push(make("line", {x1: right(m.share_low(count, s.samples)), x2: right(m.share_high(count, s.samples)), y1: bar, y2: bar,
                                stroke: "var(--ink)", "stroke-width": 3}),
                  make("line", {class: "mark", x1: truth, x2: truth, y1: y + row - 18, y2: y + row - 3}));
     }

@@ -88,7 +88,7 @@ def perf(folder):
         found[way] = {stack: count for stack, count in stacks.items() if stack.endswith("fill")}
     said = subprocess.run(["perf", "stat", "-e", "cycles,instructions,cache-misses,task-clock", "true"], capture_output=True, text=True).stderr
     (HERE / "perf_stat.txt").write_text("$ perf stat -e cycles,instructions,cache-misses,task-clock true\n\n" + "".join(
-        line.rstrip() + "\n" for line in said.splitlines() if "supported" in line or "task-clock" in line))
+        line.partition("#")[0].rstrip() + "\n" for line in said.splitlines() if "supported" in line or "task-clock" in line))
     return found
 
 
@@ -157,7 +157,7 @@ def fathom(folder, program):
         shown += "\n".join(textwrap.fill(line, 68) for line in text.split("\n")) + "\n"
         shown += f"  (and {seldom} functions with one sample each)\n\n" if seldom else "\n"
     doctor = run(program.resolve(), "doctor", cwd=folder)
-    (HERE / "doctor.txt").write_text("$ fathom doctor\n…\n" + doctor[doctor.index("Profiling capabilities"):].partition("\n\n")[0] + "\n")
+    (HERE / "doctor.txt").write_text("$ fathom doctor\n…\n" + re.sub(r"(?<=\S) {2,}", "  ", doctor[doctor.index("Profiling capabilities"):].partition("\n\n")[0]) + "\n")
     (HERE / "profile.txt").write_text(shown.rstrip() + "\n")
     return found
 

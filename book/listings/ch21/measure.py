@@ -157,7 +157,9 @@ def fathom(folder, program):
         shown += "\n".join(textwrap.fill(line, 68) for line in text.split("\n")) + "\n"
         shown += f"  (and {seldom} functions with one sample each)\n\n" if seldom else "\n"
     doctor = run(program.resolve(), "doctor", cwd=folder)
-    (HERE / "doctor.txt").write_text("$ fathom doctor\n…\n" + re.sub(r"(?<=\S) {2,}", "  ", doctor[doctor.index("Profiling capabilities"):].partition("\n\n")[0]) + "\n")
+    lines = re.sub(r"\n {16,}", " ", doctor[doctor.index("Profiling capabilities"):].partition("\n\n")[0]).splitlines()
+    (HERE / "doctor.txt").write_text("$ fathom doctor\n…\n" + "".join(
+        textwrap.fill(re.sub(r"(?<=\S) {2,}", "  ", line), 68, subsequent_indent="        ") + "\n" for line in lines))
     (HERE / "profile.txt").write_text(shown.rstrip() + "\n")
     return found
 

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Compiles chapter 10's listings and checks what the chapter says that g++ makes of them.
+"""Compiles the listings of chapters 10 and 21. Of 10 it checks what the chapter says that g++ makes of them, of 21 what profilers
+say of them and does not depend on the hour.
 
-usage: book_listings_test.py [--write]     (--write makes the tables and the code that the chapter includes)
+usage: book_listings_test.py [--write]     (--write makes the tables and the code that chapter 10 includes; book/listings/ch21 has
+                                            a program of its own for what it prints, measure.py)
 Exit code 77 (a skip for CTest) where g++ is missing, is another version than the tables name, or the machine is no x86-64.
 """
+import importlib.util
+import json
 import pathlib
 import platform
 import re
@@ -177,6 +181,84 @@ class Listings(unittest.TestCase):
                 return subprocess.run(["./program"], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
             self.assertEqual((half(), half("-ffast-math")), ("1e-38", "0"))
+
+
+PROFILED = ROOT / "book/listings/ch21"
+
+
+class Profiled(unittest.TestCase):
+    """Chapter 21's programs, and what its text says of measured.json beside the numbers that it takes from there."""
+
+    @classmethod
+    def setUpClass(cls):
+        spec = importlib.util.spec_from_file_location("measure", PROFILED / "measure.py")
+        cls.measure = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(cls.measure)
+        cls.measured = json.loads((PROFILED / "measured.json").read_text())
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+
+    def program(self, name, *flags):
+        return self.measure.compiled(name, self.folder, "-Wall", "-Wextra", "-Werror", *flags)
+
+    def test_all_compile(self):
+        for source in PROFILED.glob("*.cpp"):
+            self.assertTrue(self.program(source.stem).is_file())
+
+    def test_a_leaf_has_no_frame_and_its_caller_is_skipped(self):
+        program = self.program("callers")
+        frames = {function: any(text.startswith("push %rbp") for _, text in self.measure.instructions(program, function))
+                  for function in ("fill", "rarely", "often")}
+        self.assertEqual(frames, {"fill": False, "rarely": True, "often": True})
+        found = {"tables": {}, "frames": {}}
+        for how, stack, count in map(str.split, self.measure.run(program, 150).splitlines()):
+            found[how][stack] = int(count)
+        self.assertGreater(found["frames"]["main;fill"], 0.9 * sum(found["frames"].values()))
+        rarely, often = (found["tables"][f"main;{caller};fill"] for caller in ("rarely", "often"))
+        self.assertAlmostEqual(rarely / (rarely + often), 0.75, delta=0.2)
+
+    @unittest.skipUnless(shutil.which("gprof"), "needs gprof")
+    def test_gprof_shares_out_by_calls(self):
+        calls, times = self.measured["callers"]["calls"], self.measured["callers"]["gprof"]
+        self.assertAlmostEqual(times["main;rarely;fill"] / sum(times.values()), calls["rarely"] / sum(calls.values()), delta=0.005)
+
+    def test_the_slow_instruction_stands_before_its_samples(self):
+        code = [text for _, text in self.measure.instructions(self.program("skid"), "divide")]
+        shown = re.findall(r"^ *(\d+)   (\S.*)$", (PROFILED / "skid.txt").read_text(), re.M)
+        start = next(i for i, text in enumerate(code) if text.startswith("div ")) - 1
+        self.assertEqual([text for _, text in shown], code[start : start + len(shown)])
+        counts, skid = [int(count) for count, _ in shown], self.measured["skid"]
+        self.assertEqual((sum(counts), counts[1], counts[2]), (skid["samples"], 0, skid["next"]))
+        self.assertEqual(max(counts), counts[2])
+
+    @unittest.skipUnless(shutil.which("valgrind"), "needs valgrind")
+    def test_a_simulated_cache_hits_as_the_widget_says(self):
+        found = self.measure.strides(self.folder)
+        self.assertEqual(found, self.measured["strides"])
+        for stride, hits in {1: 240, 2: 224, 16: 0, 17: 0, 128: 0}.items():
+            self.assertEqual(found[f"stride{stride}"], {"reads": 256, "misses": 256 - hits}, f"stride {stride}")
+
+    @unittest.skipUnless(shutil.which("valgrind"), "needs valgrind")
+    def test_counted_instructions_are_the_same_each_time(self):
+        counted, _ = self.measure.callgrind(self.program("two_costs"), "short", collect="work", folder=self.folder)
+        for name in ("follow", "mix"):
+            self.assertEqual(counted[name], self.measured["two_costs"][name]["instructions"])
+
+    def test_what_the_text_says_of_the_numbers(self):
+        two, orders, ticks = (self.measured[part] for part in ("two_costs", "shares", "between_ticks"))
+        self.assertGreater(two["follow"]["samples"], 5 * two["mix"]["samples"])
+        self.assertGreater(two["follow"]["short_s"], two["mix"]["short_s"])
+        self.assertLess(two["follow"]["watched_s"], two["mix"]["watched_s"])
+        law = (0.1 * 0.9 / orders["samples"]) ** 0.5
+        self.assertAlmostEqual(orders["shuffled"]["sd"] / law, 1, delta=0.3)
+        self.assertLess(orders["sorted"]["sd"], law / 3)
+        self.assertGreater(orders["lockstep"]["sd"], 8 * law)
+        seen = [ticks[f"at{where}"] for where in (0, 25, 50, 75)]
+        self.assertEqual(sorted(phase["samples"] > 0 for phase in seen), [False, False, False, True])
+        self.assertGreater(max(phase["samples"] for phase in seen) * 0.004, 0.9 * ticks["ticks"] * 0.004)
+        for phase in seen:
+            self.assertAlmostEqual(phase["perf"] / (250 * phase["s"]), 1, delta=0.15)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
 from report_browser_test import CHROMIUM, COVERED_WORDS, FAINT_TEXT, OPEN_ALL, PHONE, SIDEWAYS, WIDE, Browser  # noqa: E402
 
 import figures  # noqa: E402
+import flame  # noqa: E402
 import keys  # noqa: E402
 import records  # noqa: E402
 
@@ -136,6 +137,22 @@ class Numbers(unittest.TestCase):
         for query in ("", "held", "predictions hold", "controls off<1", "verdicts predicted>=1"):
             with self.assertRaises(records.Unknown, msg=query):
                 found.calculate(f'count("{query}")')
+
+    def test_what_a_chapters_programs_printed(self):
+        file = json.loads((ROOT / "book/listings/ch21/measured.json").read_text())
+        self.assertEqual(self.records.calculate('2 * output("ch21 skid.samples")')[0], 2 * file["skid"]["samples"])
+        for field, nearest in (("ch21 skid.sample", "skid.samples"), ("ch21 skid", "is no number"), ("ch20 skid.samples", "ch21")):
+            with self.assertRaisesRegex(records.Unknown, nearest):
+                self.records.calculate(f'output("{field}")')
+
+    def test_a_flame_graph_has_each_call_once(self):
+        stacks = {"main;b;leaf": 30, "main;a;leaf": 50, "main;a": 20}
+        self.assertEqual(flame.boxes(stacks), [(("main",), 100, 0), (("main", "a"), 70, 0), (("main", "b"), 30, 70),
+                                               (("main", "a", "leaf"), 50, 0), (("main", "b", "leaf"), 30, 70)])
+        for count, samples in ((10, 100), (0, 50), (50, 50), (345, 3458)):
+            low, high = flame.share_interval(count, samples)
+            self.assertTrue(0 <= low + 1e-12 and low <= count / samples <= high + 1e-12 and high <= 1 + 1e-12)
+        self.assertAlmostEqual(sum(flame.share_interval(345, 3458)[i] * (-1) ** (i + 1) for i in (0, 1)), 0.02, places=3)
 
     def test_units(self):
         for value, field, text in ((1e-9, "time", "1.00\u202fns"), (9.999e-7, "time", "1.00\u202fµs"), (0.0123, "time", "12.3\u202fms"),
@@ -420,7 +437,7 @@ class Pages(unittest.TestCase):
         for page in SOURCES:
             text = page.read_text()
             for path in re.findall(r"\{listing\} (\S+)", text):
-                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch10/|results/)", page.name)
+                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch(10|21)/|results/)", page.name)
             # Code that no compiler sees needs a reason; tables are included from files that a test writes.
             self.assertEqual(re.findall(r"^```(?!\{include\} \.\./listings/|$)", text, re.M), [], page.name)
             for command in re.findall(r"\{run\} (.*)", text):
@@ -767,6 +784,23 @@ class Widgets(unittest.TestCase):
         self.open("payoff_calculator", "part=30&limit=80&ratio=100", PHONE)  # no part exceeds its limit
         self.assertAlmostEqual(float(self.answer("whole")), 1.0638, places=4)
         self.assertIn("then it is at its limit", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+
+    def test_profile_sampler(self):
+        # Chapter 21's first exercise; by lot the law holds, and in step with the timer no interval holds the truth.
+        self.open("profile_sampler", "samples=3458&timer=lot&part=read", PHONE)
+        self.assertEqual(self.answer("needed"), "3458")
+        self.assertAlmostEqual(float(self.answer("deviation")) / float(self.answer("law")), 1, delta=0.1)
+        self.assertAlmostEqual(float(self.answer("covered")), 0.95, delta=0.03)
+        self.assertIn("Simulated", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+        self.open("profile_sampler", "samples=125&timer=periodic&round=1&part=read")
+        self.assertIn(self.answer("count"), ("0", "125"))
+        self.assertLess(float(self.answer("covered")), 0.01)
+        self.check_page()
+        self.type("round", "125")
+        self.assertIn(self.answer("count"), ("12", "13"))
+        self.assertEqual(float(self.answer("covered")), 1)
         self.check_page()
 
     def test_pipeline_schedule(self):

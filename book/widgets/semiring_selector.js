@@ -38,7 +38,7 @@ class SemiringSelector extends Widget {
              `${s.steps} ${s.steps === 1 ? "edge" : "edges"}: `, make("b", {}, said)),
         make("p", {class: "code"}, ring.line),
         make("p", {class: "note"}, `An edge is ${ring.edge}. No edge, and no walk, is ${plain(ZEROS[of])}, shown as a dot. ` +
-             (ring.same ? "The addition is idempotent, so walks may be counted twice." : "The addition is not idempotent: each walk must be counted once.") +
+             (ring.same ? "The addition is idempotent, so a walk may be counted twice." : "The addition is not idempotent: each walk must be counted once.") +
              ` ${grouped(s.steps * n * n * n)} of each operation, whichever they are.`),
         make("div", {class: "scroll"}, make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "from \\ to"), VERTICES.map(v => make("th", {}, v)))),
              make("tbody", {}, VERTICES.map((v, i) => make("tr", {}, make("th", {}, v), VERTICES.map((_, j) => cell(i, j))))))));

@@ -15,21 +15,21 @@ struct PlusTimes {
   using Value                 = float;
   static constexpr Value zero = 0, one = 1;
   static Value add(Value a, Value b) { return a + b; }
-  static Value multiply(Value a, Value b) { return a * b; }
+  static Value times(Value a, Value b) { return a * b; }
 };
 
 struct MinPlus {
   using Value                 = float;
   static constexpr Value zero = __builtin_inff(), one = 0;
   static Value add(Value a, Value b) { return a < b ? a : b; }
-  static Value multiply(Value a, Value b) { return a + b; }
+  static Value times(Value a, Value b) { return a + b; }
 };
 
 struct MaxPlus {
   using Value                 = float;
   static constexpr Value zero = -__builtin_inff(), one = 0;
   static Value add(Value a, Value b) { return a > b ? a : b; }
-  static Value multiply(Value a, Value b) { return a + b; }
+  static Value times(Value a, Value b) { return a + b; }
 };
 
 // Of numbers that are not negative.
@@ -37,7 +37,7 @@ struct MaxTimes {
   using Value                 = float;
   static constexpr Value zero = 0, one = 1;
   static Value add(Value a, Value b) { return a > b ? a : b; }
-  static Value multiply(Value a, Value b) { return a * b; }
+  static Value times(Value a, Value b) { return a * b; }
 };
 
 // Of numbers that are not negative.
@@ -45,7 +45,7 @@ struct MaxMin {
   using Value                 = float;
   static constexpr Value zero = 0, one = __builtin_inff();
   static Value add(Value a, Value b) { return a > b ? a : b; }
-  static Value multiply(Value a, Value b) { return a < b ? a : b; }
+  static Value times(Value a, Value b) { return a < b ? a : b; }
 };
 
 // 64 semirings of one bit, side by side.
@@ -53,7 +53,7 @@ struct OrAnd {
   using Value                 = uint64_t;
   static constexpr Value zero = 0, one = ~uint64_t{0};
   static Value add(Value a, Value b) { return a | b; }
-  static Value multiply(Value a, Value b) { return a & b; }
+  static Value times(Value a, Value b) { return a & b; }
 };
 
 // out [m, n] = a [m, depth] b [depth, n], by rows without gaps; out overlaps neither.
@@ -63,7 +63,7 @@ void product(int64_t m, int64_t depth, int64_t n, const Value* a, const Value* b
     Value* row = out + i * n;
     for (int64_t j = 0; j < n; ++j) row[j] = S::zero;
     for (int64_t k = 0; k < depth; ++k)
-      for (int64_t j = 0; j < n; ++j) row[j] = S::add(row[j], S::multiply(a[i * depth + k], b[k * n + j]));
+      for (int64_t j = 0; j < n; ++j) row[j] = S::add(row[j], S::times(a[i * depth + k], b[k * n + j]));
   }
 }
 
@@ -72,13 +72,13 @@ template <class S>
 struct Affine {
   typename S::Value a = S::one, b = S::zero;
 
-  typename S::Value operator()(typename S::Value x) const { return S::add(S::multiply(a, x), b); }
+  typename S::Value operator()(typename S::Value x) const { return S::add(S::times(a, x), b); }
 };
 
 // First f, then g. Associative; not commutative.
 template <class S>
 Affine<S> then(const Affine<S>& f, const Affine<S>& g) {
-  return {S::multiply(g.a, f.a), S::add(S::multiply(g.a, f.b), g.b)};
+  return {S::times(g.a, f.a), S::add(S::times(g.a, f.b), g.b)};
 }
 
 // ---- the widget: walks in a graph of a few vertices ----

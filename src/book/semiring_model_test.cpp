@@ -95,7 +95,7 @@ TEST(Semiring, ThePowerSumsOverAllWalks) {
 
 template <class S>
 void expect_laws(const std::vector<typename S::Value>& values) {
-  const auto add = S::add, times = S::multiply;
+  const auto add = S::add, times = S::times;
   for (const auto a : values) {
     EXPECT_EQ(add(a, S::zero), a);
     EXPECT_EQ(times(a, S::one), a);

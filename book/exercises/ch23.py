@@ -201,8 +201,8 @@ def transposed():
 def schedule():
     """The order of messages in which no rank ever gets two at once and every rank is reached, among 8 ranks."""
     p = 8
-    orders = {"q + s mod 8": lambda q, s: (q + s) % p, "s": lambda q, s: s, "q · s mod 8": lambda q, s: q * s % p,
-              "q + 2s mod 8": lambda q, s: (q + 2 * s) % p}
+    orders = {"to rank q + s mod 8": lambda q, s: (q + s) % p, "to rank s": lambda q, s: s,
+              "to rank q times s mod 8": lambda q, s: q * s % p, "to rank q + 2s mod 8": lambda q, s: (q + 2 * s) % p}
     found = [name for name, to in orders.items()
              if all(len({to(q, s) for q in range(p)}) == p for s in range(p)) and all(len({to(q, s) for s in range(p)}) == p for q in range(p))]
     assert len(found) == 1

@@ -31,6 +31,7 @@ class SemiringSelector extends Widget {
     m.sum_up(of, n, s.steps, s.length === "most" ? 1 : 0);
     const at = (i, j) => m.sum_at(n * i + j), from = VERTICES.indexOf(s.from), to = VERTICES.indexOf(s.to), answer = at(from, to);
     this.dataset.answer = answer;
+    this.fields.edges.size = Math.min(40, s.edges.length);
     const said = of === 5 ? (answer ? "yes" : "no") : plain(answer);
     const cell = (i, j) => make("td", i === from && j === to ? {class: "chosen"} : {}, at(i, j) === ZEROS[of] ? "·" : plain(at(i, j)));
     this.view.replaceChildren(

@@ -60,10 +60,12 @@ struct OrAnd {
 template <class S, class Value = typename S::Value>
 void product(int64_t m, int64_t depth, int64_t n, const Value* a, const Value* b, Value* __restrict__ out) {
   for (int64_t i = 0; i < m; ++i) {
-    Value* row = out + i * n;
+    const Value* left = a + i * depth;
+    Value* row        = out + i * n;
     for (int64_t j = 0; j < n; ++j) row[j] = S::zero;
     for (int64_t k = 0; k < depth; ++k)
-      for (int64_t j = 0; j < n; ++j) row[j] = S::add(row[j], S::times(a[i * depth + k], b[k * n + j]));
+      for (int64_t j = 0; j < n; ++j)  // along rows of b and out
+        row[j] = S::add(row[j], S::times(left[k], b[k * n + j]));
   }
 }
 

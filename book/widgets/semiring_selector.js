@@ -2,12 +2,12 @@
 
 const VERTICES = ["A", "B", "C", "D", "E", "F"];
 const SEMIRINGS = [
-  {key: "plus_times", label: "+ and ×", line: "row[j] = row[j] + a * b[j]", asks: "Number of walks", same: false, edge: "1"},
-  {key: "min_plus", label: "min and +", line: "row[j] = min(row[j], a + b[j])", asks: "Length of the shortest walk", same: true, edge: "its weight, a length"},
-  {key: "max_plus", label: "max and +", line: "row[j] = max(row[j], a + b[j])", asks: "Length of the longest walk", same: true, edge: "its weight, a length"},
-  {key: "max_times", label: "max and ×", line: "row[j] = max(row[j], a * b[j])", asks: "Probability of the likeliest walk", same: true, edge: "a tenth of its weight, a probability"},
-  {key: "max_min", label: "max and min", line: "row[j] = max(row[j], min(a, b[j]))", asks: "Width of the widest walk", same: true, edge: "its weight, a width"},
-  {key: "or_and", label: "or and and", line: "row[j] = row[j] | (a & b[j])", asks: "Whether there is a walk", same: true, edge: "1"},
+  {key: "plus_times", label: "+ and ×", line: "row[j] = row[j] + left[k] * b[k * n + j]", asks: "Number of walks", same: false, edge: "1"},
+  {key: "min_plus", label: "min and +", line: "row[j] = min(row[j], left[k] + b[k * n + j])", asks: "Length of the shortest walk", same: true, edge: "its weight, a length"},
+  {key: "max_plus", label: "max and +", line: "row[j] = max(row[j], left[k] + b[k * n + j])", asks: "Length of the longest walk", same: true, edge: "its weight, a length"},
+  {key: "max_times", label: "max and ×", line: "row[j] = max(row[j], left[k] * b[k * n + j])", asks: "Probability of the likeliest walk", same: true, edge: "a tenth of its weight, a probability"},
+  {key: "max_min", label: "max and min", line: "row[j] = max(row[j], min(left[k], b[k * n + j]))", asks: "Width of the widest walk", same: true, edge: "its weight, a width"},
+  {key: "or_and", label: "or and and", line: "row[j] = row[j] | (left[k] & b[k * n + j])", asks: "Whether there is a walk", same: true, edge: "1"},
 ];
 const ZEROS = [0, Infinity, -Infinity, 0, 0, 0];
 const plain = x => Number.isFinite(x) ? String(Number(x.toPrecision(4))) : (x < 0 ? "\u2212" : "") + "∞";
@@ -31,7 +31,7 @@ class SemiringSelector extends Widget {
     m.sum_up(of, n, s.steps, s.length === "most" ? 1 : 0);
     const at = (i, j) => m.sum_at(n * i + j), from = VERTICES.indexOf(s.from), to = VERTICES.indexOf(s.to), answer = at(from, to);
     this.dataset.answer = answer;
-    this.fields.edges.size = Math.min(40, s.edges.length);
+    this.fields.edges.size = Math.max(12, Math.min(40, s.edges.length, Math.floor(this.clientWidth / 9) - 4));
     const said = of === 5 ? (answer ? "yes" : "no") : plain(answer);
     const cell = (i, j) => make("td", i === from && j === to ? {class: "chosen"} : {}, at(i, j) === ZEROS[of] ? "·" : plain(at(i, j)));
     this.view.replaceChildren(

@@ -72,9 +72,10 @@ void product(int64_t m, int64_t depth, int64_t n, const Value* a, const Value* b
 // The map x -> a x + b. As given, it changes nothing.
 template <class S>
 struct Affine {
-  typename S::Value a = S::one, b = S::zero;
+  using Value = typename S::Value;
+  Value a = S::one, b = S::zero;
 
-  typename S::Value operator()(typename S::Value x) const { return S::add(S::times(a, x), b); }
+  Value operator()(Value x) const { return S::add(S::times(a, x), b); }
 };
 
 // First f, then g. Associative; not commutative.

@@ -803,6 +803,22 @@ class Widgets(unittest.TestCase):
         self.assertEqual(float(self.answer("covered")), 1)
         self.check_page()
 
+    def test_semiring_selector(self):
+        # From A to F in at most four edges, as chapter 23's table says; and each edge more finds a shorter way.
+        for semiring, answer in {"plus_times": 7, "min_plus": 11, "max_plus": 15, "max_times": 0.09, "max_min": 3, "or_and": 1}.items():
+            self.open("semiring_selector", f"semiring={semiring}&steps=4", PHONE)
+            self.assertAlmostEqual(float(self.answer("answer")), answer, places=6, msg=semiring)
+            self.check_page()
+        for steps, answer in {3: "14", 5: "10", 1: "Infinity"}.items():
+            self.open("semiring_selector", f"semiring=min_plus&steps={steps}")
+            self.assertEqual(self.answer("answer"), answer)
+        self.open("semiring_selector", "semiring=plus_times&length=exactly&edges=AB1,BA1&to=A&steps=2")
+        self.assertEqual(self.answer("answer"), "1")
+        self.type("edges", "AA1,AB1,BA1")
+        self.assertEqual(self.answer("answer"), "2")
+        self.assertIn("edges=AA1%2CAB1%2CBA1", self.browser.evaluate("location.hash"))
+        self.check_page()
+
     def test_pipeline_schedule(self):
         for schedule in ("gpipe", "1f1b"):
             for size, total, bubble in (("stages=4&microbatches=8", "33", 0.2727), ("stages=8&microbatches=32", "117", 0.1795)):

@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
-"""Compiles chapter 10's listings and checks what the chapter says that g++ makes of them.
+"""Compiles the listings of chapters 10, 21 and 23. Of 10 and 23 it checks what the chapters say that g++ makes of them, of 21 what
+profilers say of them and does not depend on the hour.
 
-usage: book_listings_test.py [--write]     (--write makes the tables and the code that the chapter includes)
+usage: book_listings_test.py [--write]     (--write makes the tables and the code that chapters 10 and 23 include; book/listings/ch21
+                                            has a program of its own for what it prints, measure.py)
 Exit code 77 (a skip for CTest) where g++ is missing, is another version than the tables name, or the machine is no x86-64.
 """
+import collections
+import importlib.util
+import json
+import math
 import pathlib
 import platform
 import re
@@ -14,7 +20,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "book/listings/ch10"
+LISTINGS = ROOT / "book/listings"
+FOLDER = LISTINGS / "ch10"
 FLAGS = ["-std=c++20", "-O3", "-march=x86-64-v3"]  # as the lab's experiments
 ANY_ORDER = ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"]  # what -fassociative-math asks for
 
@@ -36,6 +43,15 @@ NESTS = [("product_of_ints", [], "product, integers", "$(0,0,1)$"), ("product_of
          ("from_above", [], "`c[i][j] = c[i - 1][j] + 1`", "$(0,1)$"),
          ("from_above_left", [], "`c[i][j] = c[i - 1][j - 1] + 1`", "$(1,1)$"),
          ("from_above_right", [], "`c[i][j] = c[i - 1][j + 1] + 1`", "$(1,-1)$")]
+
+
+# Name in products.cpp, operations, zero and one, what an edge is, what the sum over walks says.
+SEMIRINGS = [("plus_times", r"$+, \times$", r"$0, 1$", "1", "the number of walks"),
+             ("min_plus", r"$\min, +$", r"$\infty, 0$", "a length", "the shortest walk"),
+             ("max_plus", r"$\max, +$", r"$-\infty, 0$", "a length", "the longest walk"),
+             ("max_times", r"$\max, \times$", r"$0, 1$", "a probability", "the likeliest walk"),
+             ("max_min", r"$\max, \min$", r"$0, \infty$", "a width", "the widest walk"),
+             ("or_and", "or, and", r"$0, 1$", "1", "whether there is a walk")]
 
 
 def version():
@@ -108,9 +124,12 @@ def nests():
     return table(["nest", "distance", "turned around"], rows)
 
 
+def rows_of(head, rows):
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)) + "\n"
+
+
 def table(head, rows):
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join(lines) + f"\n\ng++ {version()} with `{' '.join(FLAGS[1:])}`, read from its code.\n"
+    return rows_of(head, rows) + f"\ng++ {version()} with `{' '.join(FLAGS[1:])}`, read from its code.\n"
 
 
 def divisions():
@@ -121,13 +140,78 @@ def divisions():
     return "\n".join(lines) + "\n"
 
 
-MADE = {"identities.txt": identities, "loops.txt": loops, "nests.txt": nests, "divisions.s": divisions}
+def inner_loops():
+    """The vector arithmetic in the innermost loop of each product, counted by instruction."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "code.s"
+        subprocess.run(["g++", "-S", *FLAGS, "-I", str(ROOT / "src"), str(LISTINGS / "ch23/products.cpp"), "-o", str(out)], check=True)
+        text = out.read_text()
+    counts = {}
+    for name, *_ in SEMIRINGS:
+        body = text.partition(f"\n_Z{len(name)}{name}")[2].partition("\n\t.size")[0]
+        # What lies between a label and a jump back to it, without another label or jump.
+        loops = [found[2] for found in re.finditer(r"^(\.L\d+):\n((?:\t(?!j)[^\n]*\n)*)\tj\w+\t\1$", body, re.M)]
+        vectors = [re.findall(r"^\t(v(?!mov|broadcast|pbroadcast)\w+)\t.*%ymm", loop, re.M) for loop in loops]
+        counts[name] = collections.Counter(re.sub(r"(vfmadd)\d+", r"\1", n) for n in max(vectors, key=len))
+    return counts
+
+
+def products():
+    counts = inner_loops()
+    rows = [[operations, ", ".join(f"{count} `{instruction}`" for instruction, count in sorted(counts[name].items())),
+             "256 bits" if name == "or_and" else "8 floats"] for name, operations, *_ in SEMIRINGS]
+    return table([r"$\oplus, \otimes$", "arithmetic of the inner loop", "each on"], rows)
+
+
+def run(name):
+    """What a program of the listings of chapter 23 prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "program"
+        subprocess.run(["g++", *FLAGS, "-Wall", "-Wextra", "-Werror", "-I", str(ROOT / "src"), str(LISTINGS / f"ch23/{name}.cpp"),
+                        str(ROOT / "src/book/semiring_model.cpp"), "-o", str(out)], check=True)
+        return subprocess.run([str(out)], capture_output=True, text=True, check=True).stdout
+
+
+def answers():
+    said = run("answers").split()
+    said[-1] = {"1": "yes", "0": "no"}[said[-1]]
+    return rows_of([r"$\oplus, \otimes$", "zero, one", "an edge is", "the sum says", "A to F"],
+                   [[*about, answer] for (_, *about), answer in zip(SEMIRINGS, said, strict=True)])
+
+
+MADE = {"ch10/identities.txt": identities, "ch10/loops.txt": loops, "ch10/nests.txt": nests, "ch10/divisions.s": divisions,
+        "ch23/products.txt": products}  # of this compiler
+PRINTED = {"ch23/answers.txt": answers}  # the same of any
 
 
 class Listings(unittest.TestCase):
     def test_what_the_page_includes(self):
-        for name, make in MADE.items():
-            self.assertEqual((FOLDER / name).read_text(), make(), f"{name}: tests/book_listings_test.py --write")
+        for name, make in (MADE | PRINTED).items():
+            self.assertEqual((LISTINGS / name).read_text(), make(), f"{name}: tests/book_listings_test.py --write")
+
+    def test_the_answers_are_those_of_all_walks(self):
+        """The graph's walks one by one, read from the listing and summed without a semiring."""
+        edges = {(e[0], e[1]): int(e[2]) for e in re.findall(r'"([A-F]{2}[1-9])"', (LISTINGS / "ch23/answers.cpp").read_text())}
+        walks = []
+
+        def walk(at, weights):
+            if at == "F":
+                walks.append(weights)
+            for (a, b), weight in edges.items():
+                if a == at and len(weights) < 4:
+                    walk(b, [*weights, weight])
+
+        walk("A", [])
+        right = [len(walks), min(map(sum, walks)), max(map(sum, walks)), max(math.prod(w / 10 for w in walk) for walk in walks),
+                 max(map(min, walks)), 1]
+        for said, number in zip(map(float, run("answers").split()), right, strict=True):
+            self.assertAlmostEqual(said, number, places=6)
+
+    def test_each_semiring_gets_the_same_loop(self):
+        """Two operations for each element, in two instructions, or one where the machine has one for both."""
+        for name, counts in inner_loops().items():
+            with self.subTest(semiring=name):
+                self.assertEqual(sorted(counts.values()), [2] if name == "plus_times" else [2, 2])
 
     def test_products_and_sums_become_an_fma_unasked(self):
         self.assertTrue(any(name.startswith("vfmadd") for name, _ in compiled("identities", *FLAGS, "-DT=float")[0]["multiply_add"]))
@@ -179,15 +263,93 @@ class Listings(unittest.TestCase):
             self.assertEqual((half(), half("-ffast-math")), ("1e-38", "0"))
 
 
+PROFILED = ROOT / "book/listings/ch21"
+
+
+class Profiled(unittest.TestCase):
+    """Chapter 21's programs, and what its text says of measured.json beside the numbers that it takes from there."""
+
+    @classmethod
+    def setUpClass(cls):
+        spec = importlib.util.spec_from_file_location("measure", PROFILED / "measure.py")
+        cls.measure = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(cls.measure)
+        cls.measured = json.loads((PROFILED / "measured.json").read_text())
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+
+    def program(self, name, *flags):
+        return self.measure.compiled(name, self.folder, "-Wall", "-Wextra", "-Werror", *flags)
+
+    def test_all_compile(self):
+        for source in PROFILED.glob("*.cpp"):
+            self.assertTrue(self.program(source.stem).is_file())
+
+    def test_a_leaf_has_no_frame_and_its_caller_is_skipped(self):
+        program = self.program("callers")
+        frames = {function: any(text.startswith("push %rbp") for _, text in self.measure.instructions(program, function))
+                  for function in ("fill", "rarely", "often")}
+        self.assertEqual(frames, {"fill": False, "rarely": True, "often": True})
+        found = {"tables": {}, "frames": {}}
+        for how, stack, count in map(str.split, self.measure.run(program, 150).splitlines()):
+            found[how][stack] = int(count)
+        self.assertGreater(found["frames"]["main;fill"], 0.9 * sum(found["frames"].values()))
+        rarely, often = (found["tables"][f"main;{caller};fill"] for caller in ("rarely", "often"))
+        self.assertAlmostEqual(rarely / (rarely + often), 0.75, delta=0.2)
+
+    @unittest.skipUnless(shutil.which("gprof"), "needs gprof")
+    def test_gprof_shares_out_by_calls(self):
+        calls, times = self.measured["callers"]["calls"], self.measured["callers"]["gprof"]
+        self.assertAlmostEqual(times["main;rarely;fill"] / sum(times.values()), calls["rarely"] / sum(calls.values()), delta=0.005)
+
+    def test_the_slow_instruction_stands_before_its_samples(self):
+        code = [text for _, text in self.measure.instructions(self.program("skid"), "divide")]
+        shown = re.findall(r"^ *(\d+)   (\S.*)$", (PROFILED / "skid.txt").read_text(), re.M)
+        start = next(i for i, text in enumerate(code) if text.startswith("div ")) - 1
+        self.assertEqual([text for _, text in shown], code[start : start + len(shown)])
+        counts, skid = [int(count) for count, _ in shown], self.measured["skid"]
+        self.assertEqual((sum(counts), counts[1], counts[2]), (skid["samples"], 0, skid["next"]))
+        self.assertEqual(max(counts), counts[2])
+
+    @unittest.skipUnless(shutil.which("valgrind"), "needs valgrind")
+    def test_a_simulated_cache_hits_as_the_widget_says(self):
+        found = self.measure.strides(self.folder)
+        self.assertEqual(found, self.measured["strides"])
+        for stride, hits in {1: 240, 2: 224, 16: 0, 17: 0, 128: 0}.items():
+            self.assertEqual(found[f"stride{stride}"], {"reads": 256, "misses": 256 - hits}, f"stride {stride}")
+
+    @unittest.skipUnless(shutil.which("valgrind"), "needs valgrind")
+    def test_counted_instructions_are_the_same_each_time(self):
+        counted, _ = self.measure.callgrind(self.program("two_costs"), "short", collect="work", folder=self.folder)
+        for name in ("follow", "mix"):
+            self.assertEqual(counted[name], self.measured["two_costs"][name]["instructions"])
+
+    def test_what_the_text_says_of_the_numbers(self):
+        two, orders, ticks = (self.measured[part] for part in ("two_costs", "shares", "between_ticks"))
+        self.assertGreater(two["follow"]["samples"], 5 * two["mix"]["samples"])
+        self.assertGreater(two["follow"]["short_s"], two["mix"]["short_s"])
+        self.assertLess(two["follow"]["watched_s"], two["mix"]["watched_s"])
+        law = (0.1 * 0.9 / orders["samples"]) ** 0.5
+        self.assertAlmostEqual(orders["shuffled"]["sd"] / law, 1, delta=0.3)
+        self.assertLess(orders["sorted"]["sd"], law / 3)
+        self.assertGreater(orders["lockstep"]["sd"], 8 * law)
+        seen = [ticks[f"at{where}"] for where in (0, 25, 50, 75)]
+        self.assertEqual(sorted(phase["samples"] > 0 for phase in seen), [False, False, False, True])
+        self.assertGreater(max(phase["samples"] for phase in seen) * 0.004, 0.9 * ticks["ticks"] * 0.004)
+        for phase in seen:
+            self.assertAlmostEqual(phase["perf"] / (250 * phase["s"]), 1, delta=0.15)
+
+
 if __name__ == "__main__":
     if not shutil.which("g++") or platform.machine() != "x86_64":
         print("skipped: needs g++ on an x86-64")
         sys.exit(77)
     if "--write" in sys.argv:
-        for file, make_file in MADE.items():
-            (FOLDER / file).write_text(make_file())
+        for file, make_file in (MADE | PRINTED).items():
+            (LISTINGS / file).write_text(make_file())
         sys.exit(0)
-    named = {re.search(r"g\+\+ ([\d.]+)", (FOLDER / file).read_text())[1] for file in MADE}
+    named = {re.search(r"g\+\+ ([\d.]+)", (LISTINGS / file).read_text())[1] for file in MADE}
     if named != {version()}:
         print(f"skipped: the page speaks of g++ {', '.join(sorted(named))}, and this is {version()}")
         sys.exit(77)

@@ -31,6 +31,7 @@ sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT / "tests")]
 from report_browser_test import CHROMIUM, COVERED_WORDS, FAINT_TEXT, OPEN_ALL, PHONE, SIDEWAYS, WIDE, Browser  # noqa: E402
 
 import figures  # noqa: E402
+import flame  # noqa: E402
 import keys  # noqa: E402
 import records  # noqa: E402
 
@@ -136,6 +137,22 @@ class Numbers(unittest.TestCase):
         for query in ("", "held", "predictions hold", "controls off<1", "verdicts predicted>=1"):
             with self.assertRaises(records.Unknown, msg=query):
                 found.calculate(f'count("{query}")')
+
+    def test_what_a_chapters_programs_printed(self):
+        file = json.loads((ROOT / "book/listings/ch21/measured.json").read_text())
+        self.assertEqual(self.records.calculate('2 * output("ch21 skid.samples")')[0], 2 * file["skid"]["samples"])
+        for field, nearest in (("ch21 skid.sample", "skid.samples"), ("ch21 skid", "is no number"), ("ch20 skid.samples", "ch21")):
+            with self.assertRaisesRegex(records.Unknown, nearest):
+                self.records.calculate(f'output("{field}")')
+
+    def test_a_flame_graph_has_each_call_once(self):
+        stacks = {"main;b;leaf": 30, "main;a;leaf": 50, "main;a": 20}
+        self.assertEqual(flame.boxes(stacks), [(("main",), 100, 0), (("main", "a"), 70, 0), (("main", "b"), 30, 70),
+                                               (("main", "a", "leaf"), 50, 0), (("main", "b", "leaf"), 30, 70)])
+        for count, samples in ((10, 100), (0, 50), (50, 50), (345, 3458)):
+            low, high = flame.share_interval(count, samples)
+            self.assertTrue(0 <= low + 1e-12 and low <= count / samples <= high + 1e-12 and high <= 1 + 1e-12)
+        self.assertAlmostEqual(sum(flame.share_interval(345, 3458)[i] * (-1) ** (i + 1) for i in (0, 1)), 0.02, places=3)
 
     def test_units(self):
         for value, field, text in ((1e-9, "time", "1.00\u202fns"), (9.999e-7, "time", "1.00\u202fµs"), (0.0123, "time", "12.3\u202fms"),
@@ -344,7 +361,8 @@ class Pages(unittest.TestCase):
                     at = dict(pair.split("=") for pair in html.unescape(at).split("&")) if at else {}
                     file = json.loads((ROOT / "results" / machine / f"{experiment}.json").read_text())
                     points = next(e["points"] for e in file["experiments"] if e["id"] == experiment)
-                    found = next(v for p in points if {k: str(v) for k, v in p["at"].items()} == at for v in p["variants"] if v["id"] == variant)
+                    found = next(v for p in points if {k: str(v).removesuffix(".0") for k, v in p["at"].items()} == at  # load=1, of 1.0
+                                 for v in p["variants"] if v["id"] == variant)
                     seconds = found["time_ns"]["median"] / 1e9
                     right = {"time": lambda: seconds, "ratio": lambda: found["ratio"]["median"] if "ratio" in found else 1.0,
                              "share": lambda: found["share_of_limit"], "flops_per_s": lambda: found["flops"] / seconds,
@@ -419,7 +437,7 @@ class Pages(unittest.TestCase):
         for page in SOURCES:
             text = page.read_text()
             for path in re.findall(r"\{listing\} (\S+)", text):
-                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch10/|results/)", page.name)
+                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch(10|21)/|results/)", page.name)
             # Code that no compiler sees needs a reason; tables are included from files that a test writes.
             self.assertEqual(re.findall(r"^```(?!\{include\} \.\./listings/|$)", text, re.M), [], page.name)
             for command in re.findall(r"\{run\} (.*)", text):
@@ -735,6 +753,22 @@ class Widgets(unittest.TestCase):
         self.assertEqual(self.answer("preempted"), "1")
         self.check_page()
 
+    def test_fault_timeline(self):
+        # Chapter 19: what a look at the clock lets pass, and a tag does not. Within 1.2 s our router notices.
+        for fault, wrong in {"stopped": "1", "cut_off": "20"}.items():
+            self.open("fault_timeline", f"fault={fault}&begin=450&lasts=3000&guard=clock", PHONE)
+            self.assertEqual((self.answer("wrong"), self.answer("refused"), self.answer("noticed"), self.answer("granted")), (wrong, "0", "1150", "1950"))
+            self.check_page()
+        self.open("fault_timeline", "fault=cut_off&begin=450&lasts=3000&guard=tag")
+        self.assertEqual((self.answer("wrong"), self.answer("refused")), ("0", "31"))
+        self.check_page()
+        self.type("lasts", "300")
+        self.assertEqual((self.answer("noticed"), self.answer("granted"), self.answer("refused")), ("", "", "0"))
+        self.check_page()
+        self.open("fault_timeline", "fault=killed&begin=450&guard=none", PHONE)
+        self.assertEqual((self.answer("noticed"), self.answer("granted"), self.answer("wrong")), ("0", "0", "0"))
+        self.check_page()
+
     def test_payoff_calculator(self):
         # Chapter 24's exercises: 80 hours at 10 that save 50 a month; and an attempt with an even chance.
         self.open("payoff_calculator", "part=100&limit=1&ratio=2&bill=100&months=24&chance=100&cost=800&upkeep=0", PHONE)
@@ -750,6 +784,39 @@ class Widgets(unittest.TestCase):
         self.open("payoff_calculator", "part=30&limit=80&ratio=100", PHONE)  # no part exceeds its limit
         self.assertAlmostEqual(float(self.answer("whole")), 1.0638, places=4)
         self.assertIn("then it is at its limit", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+
+    def test_profile_sampler(self):
+        # Chapter 21's first exercise; by lot the law holds, and in step with the timer no interval holds the truth.
+        self.open("profile_sampler", "samples=3458&timer=lot&part=read", PHONE)
+        self.assertEqual(self.answer("needed"), "3458")
+        self.assertAlmostEqual(float(self.answer("deviation")) / float(self.answer("law")), 1, delta=0.1)
+        self.assertAlmostEqual(float(self.answer("covered")), 0.95, delta=0.03)
+        self.assertIn("Simulated", self.browser.evaluate(f"{self.widget}.innerText"))
+        self.check_page()
+        self.open("profile_sampler", "samples=125&timer=periodic&round=1&part=read")
+        self.assertIn(self.answer("count"), ("0", "125"))
+        self.assertLess(float(self.answer("covered")), 0.01)
+        self.check_page()
+        self.type("round", "125")
+        self.assertIn(self.answer("count"), ("12", "13"))
+        self.assertEqual(float(self.answer("covered")), 1)
+        self.check_page()
+
+    def test_semiring_selector(self):
+        # From A to F in at most four edges, as chapter 23's table says; and each edge more finds a shorter way.
+        for semiring, answer in {"plus_times": 7, "min_plus": 11, "max_plus": 15, "max_times": 0.09, "max_min": 3, "or_and": 1}.items():
+            self.open("semiring_selector", f"semiring={semiring}&steps=4", PHONE)
+            self.assertAlmostEqual(float(self.answer("answer")), answer, places=6, msg=semiring)
+            self.check_page()
+        for steps, answer in {3: "14", 5: "10", 1: "Infinity"}.items():
+            self.open("semiring_selector", f"semiring=min_plus&steps={steps}")
+            self.assertEqual(self.answer("answer"), answer)
+        self.open("semiring_selector", "semiring=plus_times&length=exactly&edges=AB1,BA1&to=A&steps=2")
+        self.assertEqual(self.answer("answer"), "1")
+        self.type("edges", "AA1,AB1,BA1")
+        self.assertEqual(self.answer("answer"), "2")
+        self.assertIn("edges=AA1%2CAB1%2CBA1", self.browser.evaluate("location.hash"))
         self.check_page()
 
     def test_pipeline_schedule(self):

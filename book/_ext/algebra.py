@@ -13,6 +13,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import figures
+import flame
 import keys
 import mathematics
 import typed_numbers
@@ -199,6 +200,27 @@ class LedgerFigure(RecordFigure):
                             for machine in self.options["machines"].split(",")])
 
 
+class FlameFigure(RecordFigure):
+    """Flame graphs of what a chapter's own programs printed: `ch21 callers.tables = a title | ...`."""
+
+    required_arguments = 0
+    option_spec = {"alt": directives.unchanged_required, "name": directives.unchanged_required, "stacks": directives.unchanged_required}
+
+    def run(self):
+        records, panels = records_of(self.env), []
+        for line in self.options["stacks"].split("|"):
+            where, _, title = (part.strip() for part in line.partition("="))
+            chapter, _, field = where.partition(" ")
+            try:
+                measured = found = records.measured(chapter)
+                for part in field.split("."):
+                    found = found[part]
+                panels.append(flame.panel(found, title, measured, f"book/listings/{chapter}/measured.json"))
+            except (Unknown, KeyError, TypeError, AttributeError) as error:
+                raise self.error(f"{self.options['name']}: no stacks '{where}': {error!r}")
+        return self.figure(panels)
+
+
 # ---- blocks of text ----
 
 
@@ -239,7 +261,7 @@ class Predict(SphinxDirective):
 
     def run(self):
         expression = self.options["answer"].strip()
-        if not expression.startswith(("num(", "calc(")) and "count(" not in expression and "num(" not in expression:
+        if not re.search(r"\b(?:num|count|output)\(", expression):
             expression = f'num("{expression}")'
         try:
             value, text = records_of(self.env).calculate(expression)
@@ -373,7 +395,7 @@ class Listing(SphinxDirective):
             raise self.error(f"{self.arguments[0]} has no line with '{self.options['from']}'")
         end = next((i for i in range(begin, len(lines)) if self.options.get("until", "\0") in lines[i]), len(lines) - 1)
         text = textwrap.dedent("\n".join(lines[begin : end + 1]))
-        shown = nodes.literal_block(text, text, language="json" if path.suffix == ".json" else "c++")
+        shown = nodes.literal_block(text, text, language={".json": "json", ".txt": "none"}.get(path.suffix, "c++"))
         source = nodes.paragraph("", f"{self.arguments[0]}, line {begin + 1}", classes=["listing-source"])
         return [shown, source]
 
@@ -488,7 +510,7 @@ def write_runs(app, error):
 def setup(app):
     for name, role in {"num": RecordRole(False), "calc": RecordRole(True), "eval": EvaluationRole(), "cited": CitedRole(), "given": GivenRole()}.items():
         app.add_role(name, role)
-    for name, directive in {"record-figure": RecordFigure, "ledger-figure": LedgerFigure, "law": block("Law."), "proof": block("Proof."), "trap": block("Trap:"),
+    for name, directive in {"record-figure": RecordFigure, "ledger-figure": LedgerFigure, "flame-figure": FlameFigure, "law": block("Law."), "proof": block("Proof."), "trap": block("Trap:"),
                             "margin": block(""), "question": block(""), "summary": block("Summary"), "hint": Fold, "solution": Fold,
                             "predict": Predict, "exercise": Exercise, "run": Run, "listing": Listing, "widget": Widget}.items():
         app.add_directive(name, directive)

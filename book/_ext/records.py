@@ -21,6 +21,7 @@ import ledger
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 EVALUATIONS = ROOT / "models/tiny"
+LISTINGS = ROOT / "book/listings"
 PROGRAM = pathlib.Path(os.environ.get("FATHOM_PROGRAM") or ROOT / "build/release/fathom")  # `fathom book` names itself
 REFERENCE = {"cpu": "epyc-zen4-2c", "h200": "h200"}
 REFERENCES = re.compile(r'[\w-]+:[^\s"]+ \w+')  # in a text
@@ -170,7 +171,7 @@ class Records:
     def calculate(self, expression):
         """`num("...") / num("...") | .2f | GB/s`: arithmetic on references and on counts, a format, and a unit."""
         parts = [part.strip() for part in expression.split("|")]
-        lookups = {"num": self.number, "count": self.count, "typical": self.typical, "lines": self.lines}
+        lookups = {"num": self.number, "count": self.count, "typical": self.typical, "lines": self.lines, "output": self.output}
         value = evaluate(ast.parse(parts[0], mode="eval").body, lookups)
         text = format(value, parts[1]) if len(parts) > 1 and parts[1] else digits(value)
         return value, text + (f"\u202f{parts[2]}" if len(parts) > 2 else "")
@@ -189,6 +190,19 @@ class Records:
             raise Unknown(f"no file {path}")
         self.used.add(str(ROOT / path))
         return sum(bool(line.strip()) for line in (ROOT / path).read_text().splitlines())
+
+    def output(self, text):
+        """`ch21 skid.samples`: a number that a chapter's own programs printed, from book/listings/ch21/measured.json."""
+        chapter, _, field = text.partition(" ")
+        return number_in(self.measured(chapter), field.strip(), f"book/listings/{chapter}/measured.json")
+
+    def measured(self, chapter):
+        """What a chapter's own programs printed, with the machine and the day."""
+        path = LISTINGS / chapter / "measured.json"
+        if not path.is_file():
+            raise unknown("measured listing", chapter, sorted(found.parent.name for found in LISTINGS.glob("*/measured.json")))
+        self.used.add(str(path))
+        return json.loads(path.read_text())
 
     def _chosen(self, ask, query):
         try:
@@ -229,14 +243,18 @@ def evaluation(name, field, folder=EVALUATIONS):
     known = sorted(path.stem.removeprefix("eval_") for path in folder.glob("eval_*.json"))
     if name not in known:
         raise unknown("evaluation", name, known)
-    found = json.loads((folder / f"eval_{name}.json").read_text())
+    return number_in(json.loads((folder / f"eval_{name}.json").read_text()), field, f"eval_{name}.json")
+
+
+def number_in(found, field, file):
+    """The number that stands in a file's JSON under `divergence.kl`."""
     for i, part in enumerate(parts := field.split(".")):
         if not isinstance(found, dict) or part not in found:
-            raise unknown(f"field of eval_{name}.json", field,
+            raise unknown(f"field of {file}", field,
                           [".".join([*parts[:i], key]) for key in (found if isinstance(found, dict) else ())])
         found = found[part]
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise Unknown(f"{field} of eval_{name}.json is no number")
+        raise Unknown(f"{field} of {file} is no number")
     return found
 
 

@@ -22,7 +22,9 @@ void load_kernels(const Dispatch& p, Context& context, const Halves& halves) {
     FATHOM_CUDA(cudaStreamSynchronize(context.stream));
     context.rank->barrier();
   };
-  together([&] { halves.begin(context.stream); });
+  together([&] {
+    if (halves.begin) halves.begin(context.stream);
+  });
   int index = 0;
   for (const Exchange* exchange : {&p.tokens, &p.nonce}) {
     together([&] { halves.dispatch(*exchange, index, context.stream); });
@@ -45,7 +47,7 @@ Call captured(const Dispatch& p, Context& context, Halves halves) {
     for (const Exchange* exchange : {&p.tokens, &p.nonce})
       if (const View<float, 2>& out = exchange->out; out.size() > 0)
         FATHOM_CUDA(cudaMemsetAsync(out.data(), 0, static_cast<size_t>(out.bytes()), stream));
-    kept->halves.begin(stream);
+    if (kept->halves.begin) kept->halves.begin(stream);
     for (int i = 0; i < kExchanges; ++i) {
       const Exchange& exchange = i < kLayers ? p.tokens : p.nonce;
       kept->halves.dispatch(exchange, i, stream);

@@ -10,7 +10,7 @@ namespace fathom::lab::expert_dispatch_gpu {
 
 // What a variant enqueues. An exchange is a dispatch and its combine; `index` is its number in the call.
 struct Halves {
-  std::function<void(StreamRef stream)> begin = [](StreamRef) {};  // of the call
+  std::function<void(StreamRef stream)> begin = nullptr;  // of the call, where there is something to do
   std::function<void(const Exchange&, int index, StreamRef stream)> dispatch, combine;
 };
 inline constexpr int kExchanges = kLayers + 2;

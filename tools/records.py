@@ -67,6 +67,12 @@ def others_beside(seen, load, quantity):
     return [(f"{name} {versions[name].split(',')[0]}", of, found["ratios"][name]) for name, of in found["engines"].items() if name != "fathom"]
 
 
+def settled(of):
+    """Whether the samples agree well enough to name a rate: an engine that still compiles, or a difference of two times that is
+    nearly zero, has samples far apart."""
+    return of["hi"] <= 2 * of["lo"]
+
+
 def of_ours(seen, load, quantity):
     """What our own engine gave of it in the same rounds."""
     return load_beside(seen, load)["quantities"][quantity]["engines"]["fathom"]

@@ -169,11 +169,12 @@ class Schemathesis(unittest.TestCase):
     def test_no_request_makes_the_server_stumble(self):
         with Server(FATHOM, "--max-model-len", 256, "--max-num-seqs", 16) as server, tempfile.TemporaryDirectory() as folder:
             # Without the check that every input matching the schema is accepted: a schema cannot express that an id
-            # is in the vocabulary, that a prompt fits, or that a tool's schema is supported.
+            # is in the vocabulary, that a prompt fits, or that a tool's schema is supported. One worker: hypothesis parses
+            # Python, and Python 3.11 counts the depth of two such parsers as one ("recursion depth mismatch").
             seen = subprocess.run(
                 [sys.executable, "-m", "schemathesis.cli", "run", server.url + "/openapi.json", "--checks", "all",
                  "--exclude-checks", "positive_data_acceptance", "--max-examples", str(EXAMPLES), "--seed", "20", "--workers",
-                 "2", "--request-timeout", "60", "--generation-database", "none", "--no-color", "--continue-on-failure",
+                 "1", "--request-timeout", "60", "--generation-database", "none", "--no-color", "--continue-on-failure",
                  "--suppress-health-check", "all"], capture_output=True, text=True, cwd=folder, timeout=20 * DEADLINE_S)
             print(seen.stdout[-6000:])
             self.assertEqual(seen.returncode, 0, seen.stderr[-2000:])

@@ -39,7 +39,7 @@ def softmax(lanes):
     return [weight / sum(weights) for weight in weights]
 
 
-def zero_in_a_softmax(row=(-math.log(2), -math.log(4), -math.log(4)), block=4):
+def zero_in_a_softmax(row=(-math.log(2), -math.log(4)), block=4):
     """The first result, and what it is when masked lanes hold 0."""
     padded = [*row, *[0.0] * (block - len(row))]
     assert math.isclose(softmax([*row, -math.inf])[0], softmax(row)[0])

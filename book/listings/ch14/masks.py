@@ -44,17 +44,17 @@ MINUS_INFINITY = 'other=-float("inf")'
 
 def table():
     higher = [value + 20 for value in ROW]
-    rows = [("softmax", "the row", f"`{MINUS_INFINITY}`", "sum of results", 1, softmax_sums_to(ROW)),
-            ("softmax", "the row", "`other=0.0`", "sum of results", 1, softmax_sums_to(ROW, swapped(MINUS_INFINITY, "other=0.0"))),
-            ("softmax", "the row + 20", "`other=0.0`", "sum of results", 1, softmax_sums_to(higher, swapped(MINUS_INFINITY, "other=0.0"))),
-            ("softmax", "the row", "none", "sum of results", 1, softmax_sums_to(ROW, swapped(", " + MINUS_INFINITY, ""))),
-            ("RMSNorm", "the row", "`other=0.0`", "rms of results", 1, rmsnorm_root(ROW)),
-            ("RMSNorm", "the row", "`other=1.0`", "rms of results", 1, rmsnorm_root(ROW, swapped("mask=inside, other=0.0", "mask=inside, other=1.0"))),
-            ("variance", "the row", "`other=0.0`, `tl.where`", "variance", 2, variance(ROW)),
-            ("variance", "the row", "`other=0.0` only", "variance", 2, variance(ROW, swapped("tl.where(inside, values - mean, 0.0)", "values - mean")))]
-    head = ["program", "data", "masked lanes", "looked at", "right", "found"]
+    rows = [("softmax", f"`{MINUS_INFINITY}`", "their sum", 1, softmax_sums_to(ROW)),
+            ("softmax", "`other=0.0`", "their sum", 1, softmax_sums_to(ROW, swapped(MINUS_INFINITY, "other=0.0"))),
+            ("softmax, row + 20", "`other=0.0`", "their sum", 1, softmax_sums_to(higher, swapped(MINUS_INFINITY, "other=0.0"))),
+            ("softmax", "none", "their sum", 1, softmax_sums_to(ROW, swapped(", " + MINUS_INFINITY, ""))),
+            ("RMSNorm", "`other=0.0`", "their rms", 1, rmsnorm_root(ROW)),
+            ("RMSNorm", "`other=1.0`", "their rms", 1, rmsnorm_root(ROW, swapped("mask=inside, other=0.0", "mask=inside, other=1.0"))),
+            ("variance", "`other=0.0`, `tl.where`", "itself", 2, variance(ROW)),
+            ("variance", "`other=0.0` only", "itself", 2, variance(ROW, swapped("tl.where(inside, values - mean, 0.0)", "values - mean")))]
+    head = ["program", "masked lanes", "looked at", "right", "found"]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in
-                     [head, ["---"] * len(head), *([*row[:-1], f"{row[-1]:.4f}"] for row in rows)]) + "\n"
+                     [head, ["---"] * len(head), *([*row[:-1], f"{row[-1]:.3f}"] for row in rows)]) + "\n"
 
 
 def fault(row=40_000, stride=65_536, change=lambda text: text):

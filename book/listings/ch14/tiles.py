@@ -23,10 +23,16 @@ class Memory:
     def __init__(self, *shape, values=()):
         self.shape, self.size, self.cells = shape, math.prod(shape), dict(enumerate(values))
 
-    def cell(self, offset):
+    def within(self, offset):
         if not 0 <= offset < self.size:
             raise Fault(f"offset {offset} in a memory of {self.size}")
         return offset
+
+    def get(self, offset):
+        return self.cells.get(self.within(offset), 0.0)
+
+    def put(self, offset, value):
+        self.cells[self.within(offset)] = value
 
     def row(self, i):
         return [self.cells.get(i * self.shape[1] + j, 0.0) for j in range(self.shape[1])]
@@ -99,19 +105,22 @@ class Language(types.ModuleType):
             raise ValueError("arange's range must be a power of 2")
         return Block("int32", range(first, end))
 
-    def load(self, pointers, mask=None, other=None):
-        length = len(pointers.values)
-        inside = mask.spread(length) if mask else [True] * length
-        nothing = block(math.nan if other is None else other).spread(length)  # undefined where there is no `other`
-        cells = pointers.memory.cells
-        return Block("float", [cells.get(pointers.memory.cell(at), 0.0) if valid else instead
-                               for at, valid, instead in zip(pointers.values, inside, nothing)])
+    def load(self, at, mask=None, other=None):
+        lanes = len(at.values)
+        inside = mask.spread(lanes) if mask else [True] * lanes
+        other = math.nan if other is None else other  # undefined
+        others = block(other).spread(lanes)
+        found = []
+        for offset, valid, instead in zip(at.values, inside, others):
+            found.append(at.memory.get(offset) if valid else instead)
+        return Block("float", found)
 
-    def store(self, pointers, values, mask=None):
-        length = len(pointers.values)
-        for at, value, valid in zip(pointers.values, values.spread(length), mask.spread(length) if mask else [True] * length):
+    def store(self, at, values, mask=None):
+        lanes = len(at.values)
+        inside = mask.spread(lanes) if mask else [True] * lanes
+        for offset, value, valid in zip(at.values, values.spread(lanes), inside):
             if valid:
-                pointers.memory.cells[pointers.memory.cell(at)] = value
+                at.memory.put(offset, value)
 
     def max(self, values, axis):
         return Block(values.kind, [functools.reduce(lambda a, b: a if a >= b or math.isnan(a) else b, values.values)])

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compiles the listings of chapters 10, 21 and 23. Of 10 and 23 it checks what the chapters say that g++ makes of them, of 21 what
-profilers say of them and does not depend on the hour.
+"""Compiles the listings of chapters 10, 21 and 23 and interprets those of 14. Of 10 and 23 it checks what the chapters say that g++
+makes of them, of 14 that the lab's tile programs are right and planted mistakes are found, of 21 what profilers say of them and does
+not depend on the hour.
 
-usage: book_listings_test.py [--write]     (--write makes the tables and the code that chapters 10 and 23 include; book/listings/ch21
+usage: book_listings_test.py [--write]     (--write makes the tables and the code that chapters 10, 14 and 23 include; book/listings/ch21
                                             has a program of its own for what it prints, measure.py)
 Exit code 77 (a skip for CTest) where g++ is missing, is another version than the tables name, or the machine is no x86-64.
 """
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -179,9 +181,20 @@ def answers():
                    [[*about, answer] for (_, *about), answer in zip(SEMIRINGS, said, strict=True)])
 
 
+def tile_programs():
+    """The module that runs chapter 14's tile programs."""
+    if str(LISTINGS / "ch14") not in sys.path:
+        sys.path.insert(0, str(LISTINGS / "ch14"))
+    return importlib.import_module("masks")
+
+
 MADE = {"ch10/identities.txt": identities, "ch10/loops.txt": loops, "ch10/nests.txt": nests, "ch10/divisions.s": divisions,
         "ch23/products.txt": products}  # of this compiler
-PRINTED = {"ch23/answers.txt": answers}  # the same of any
+def masks():
+    return tile_programs().table()
+
+
+PRINTED = {"ch14/masks.txt": masks, "ch23/answers.txt": answers}  # the same of any
 
 
 class Listings(unittest.TestCase):
@@ -261,6 +274,80 @@ class Listings(unittest.TestCase):
                 return subprocess.run(["./program"], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
             self.assertEqual((half(), half("-ffast-math")), ("1e-38", "0"))
+
+
+class TilePrograms(unittest.TestCase):
+    """Chapter 14: the lab's Triton sources on the book's interpreter, against the formulas, as they are and with a mistake in them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.masks, cls.tiles = tile_programs(), tile_programs().tiles
+
+    def rows(self, count, columns):
+        """Negative numbers, among which a lane of 0 would be the largest."""
+        return [[-1.5 - math.sin(7 * i + j) for j in range(columns)] for i in range(count)]
+
+    def softmax(self, rows, change=lambda text: text):
+        columns = len(rows[0])
+        x, out = (self.tiles.Memory(len(rows), columns, values=values) for values in (sum(rows, []), ()))
+        self.tiles.load(self.masks.SOFTMAX, change).bind(types.SimpleNamespace(x=x, out=out))()
+        return [out.row(i) for i in range(len(rows))]
+
+    def rmsnorm(self, rows, change=lambda text: text):
+        columns = len(rows[0])
+        x, y = (self.tiles.Memory(len(rows), columns, values=values) for values in (sum(rows, []), ()))
+        weight = self.tiles.Memory(columns, values=[1 + j / 7 for j in range(columns)])
+        self.tiles.load(self.masks.RMSNORM, change).bind(types.SimpleNamespace(x=x, weight=weight, y=y, epsilon=0.25))()
+        return [y.row(i) for i in range(len(rows))]
+
+    @staticmethod
+    def right_softmax(row):
+        return [math.exp(v) / sum(map(math.exp, row)) for v in row]
+
+    @staticmethod
+    def right_rmsnorm(row):
+        root = math.sqrt(sum(v * v for v in row) / len(row) + 0.25)
+        return [v * (1 + j / 7) / root for j, v in enumerate(row)]
+
+    def far(self, found, right):
+        return max(abs(a - b) for a, b in zip(sum(found, []), sum(right, []), strict=True))
+
+    def test_the_labs_sources_are_right_at_any_length(self):
+        for columns in (1, 2, 7, 61, 1000, 1024, 1025):
+            rows = self.rows(3, columns)
+            self.assertLess(self.far(self.softmax(rows), list(map(self.right_softmax, rows))), 1e-12, columns)
+            self.assertLess(self.far(self.rmsnorm(rows), list(map(self.right_rmsnorm, rows))), 1e-12, columns)
+
+    def test_a_wrong_other_is_found(self):
+        rows, swapped = self.rows(2, 61), self.masks.swapped
+        for change in (swapped(self.masks.MINUS_INFINITY, "other=0.0"), swapped(self.masks.MINUS_INFINITY, "other=-1.0")):
+            self.assertGreater(self.far(self.softmax(rows, change), list(map(self.right_softmax, rows))), 1e-3)
+        self.assertTrue(math.isnan(self.softmax(rows, swapped(", " + self.masks.MINUS_INFINITY, ""))[0][0]))
+        self.assertGreater(self.far(self.rmsnorm(rows, swapped("other=0.0", "other=1.0")), list(map(self.right_rmsnorm, rows))), 1e-3)
+
+    def test_a_missing_mask_leaves_the_array(self):
+        with self.assertRaises(self.tiles.Fault):
+            self.softmax(self.rows(1, 61), self.masks.swapped("mask=inside, other", "other"))
+        with self.assertRaises(self.tiles.Fault):
+            self.softmax(self.rows(1, 61), self.masks.swapped(", mask=inside)", ")"))
+
+    def test_a_row_beyond_32_bits(self):
+        """The trap of the chapter, with its offset; the last row that still fits is right without the widening."""
+        narrow = self.masks.swapped(self.masks.WIDE, "")
+        self.assertEqual(self.masks.fault(), "no fault")
+        self.assertIn("offset -1673527296 ", self.masks.fault(change=narrow))
+        self.assertEqual(self.masks.fault(row=32_767, change=narrow), "no fault")
+        self.assertIn("offset -2147483648 ", self.masks.fault(row=32_768, change=narrow))
+
+    def test_a_block_is_a_power_of_two(self):
+        memory = self.tiles.Memory(1, 1000)
+        with self.assertRaisesRegex(ValueError, "power of 2"):
+            self.tiles.load(self.masks.SOFTMAX).plain.one(0, memory, memory, 1000, 1000, BLOCK=1000)
+
+    def test_no_rows_are_no_programs(self):
+        empty = self.tiles.Memory(0, 5)
+        self.tiles.load(self.masks.SOFTMAX).bind(types.SimpleNamespace(x=empty, out=empty))()
+        self.assertEqual(empty.cells, {})
 
 
 PROFILED = ROOT / "book/listings/ch21"

@@ -85,6 +85,16 @@ class Numbers(unittest.TestCase):
             with self.assertRaises(records.Unknown, msg=reference):
                 self.records.number(reference)
 
+    def test_what_was_prepared_once(self):
+        file = json.loads((ROOT / "results/h200/ch09/fused_rmsnorm_gpu.json").read_text())
+        point = file["experiments"][0]["points"][0]
+        at = "&".join(f"{k}={records.value_text(v)}" for k, v in point["at"].items())
+        variants = {v["id"]: v for v in point["variants"]}
+        self.assertAlmostEqual(self.records.number(f"h200:ch09/fused_rmsnorm_gpu/triton?{at} prepare"), variants["triton"]["prepare_ns"] * 1e-9)
+        self.assertRegex(self.records.text(f"h200:ch09/fused_rmsnorm_gpu/triton?{at} prepare"), "\u202fs$")
+        with self.assertRaisesRegex(records.Unknown, "no prepare"):
+            self.records.number(f"h200:ch09/fused_rmsnorm_gpu/registers?{at} prepare")
+
     def test_a_baseline_has_no_ratio(self):
         with self.assertRaisesRegex(records.Unknown, "no ratio"):
             self.records.number(self.reference + " ratio")
@@ -437,7 +447,7 @@ class Pages(unittest.TestCase):
         for page in SOURCES:
             text = page.read_text()
             for path in re.findall(r"\{listing\} (\S+)", text):
-                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch(10|21)/|results/)", page.name)
+                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch(10|14|21)/|results/)", page.name)
             # Code that no compiler sees needs a reason; tables are included from files that a test writes.
             self.assertEqual(re.findall(r"^```(?!\{include\} \.\./listings/|$)", text, re.M), [], page.name)
             for command in re.findall(r"\{run\} (.*)", text):

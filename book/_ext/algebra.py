@@ -395,7 +395,7 @@ class Listing(SphinxDirective):
             raise self.error(f"{self.arguments[0]} has no line with '{self.options['from']}'")
         end = next((i for i in range(begin, len(lines)) if self.options.get("until", "\0") in lines[i]), len(lines) - 1)
         text = textwrap.dedent("\n".join(lines[begin : end + 1]))
-        shown = nodes.literal_block(text, text, language={".json": "json", ".txt": "none"}.get(path.suffix, "c++"))
+        shown = nodes.literal_block(text, text, language={".json": "json", ".py": "python", ".txt": "none"}.get(path.suffix, "c++"))
         source = nodes.paragraph("", f"{self.arguments[0]}, line {begin + 1}", classes=["listing-source"])
         return [shown, source]
 

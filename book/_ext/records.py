@@ -295,6 +295,8 @@ def value_of(variant, field):
     metrics = variant.get("metrics") or {}
     if field in TIMES:
         return variant["time_ns"][TIMES[field]] * 1e-9
+    if field == "prepare":  # what was done once, before the first timed call
+        return variant["prepare_ns"] * 1e-9 if variant.get("prepare_ns") is not None else no_field(field)
     if field in RATIOS:
         return (variant.get("ratio") or no_field(field))[RATIOS[field]]
     if field == "share":
@@ -309,7 +311,7 @@ def value_of(variant, field):
         return variant["checked"]["max_error"]
     if field in metrics:
         return metrics[field]["value"]
-    raise unknown("field", field, [*TIMES, "time_interval", *RATIOS, "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error",
+    raise unknown("field", field, [*TIMES, "time_interval", "prepare", *RATIOS, "ratio_interval", "share", "bytes_per_s", "flops_per_s", "max_error",
                                    *OF_A_POINT, *metrics])
 
 
@@ -325,7 +327,7 @@ def digits(value):
 
 
 def with_unit(value, field):
-    if field in TIMES:
+    if field in TIMES or field == "prepare":
         for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
             if value >= 0.9995 * size or unit == "ns":
                 return f"{digits(value / size)}\u202f{unit}"

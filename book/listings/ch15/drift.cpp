@@ -11,18 +11,18 @@ namespace {
 
 float rounded(float x) { return static_cast<float>(fathom::bf16(x)); }
 
-constexpr int64_t d = 256, r = 16;
+constexpr int d = 256, r = 16;
 
 void merge_and_unmerge(Matrix& w, const Matrix& delta) {
-  for (int64_t i = 0; i < d * d; ++i) w[i] = rounded(w[i] + delta[i]);
-  for (int64_t i = 0; i < d * d; ++i) w[i] = rounded(w[i] - delta[i]);
+  for (int i = 0; i < d * d; ++i) w[i] = rounded(w[i] + delta[i]);
+  for (int i = 0; i < d * d; ++i) w[i] = rounded(w[i] - delta[i]);
 }
 
 }  // namespace
 
 int main() {
   Normal draw(15);
-  Matrix original = normal(d, d, 1 / std::sqrt(double{d}), draw);
+  Matrix original = normal(d, d, 1 / std::sqrt(double(d)), draw);
   for (float& x : original) x = rounded(x);
   const double size = rms(original) / 16;
 
@@ -37,7 +37,7 @@ int main() {
       if (n != 1 && n != 10 && n != 100 && n != 1000) continue;
       Matrix wrong(d * d);
       int64_t changed = 0;
-      for (int64_t i = 0; i < d * d; ++i) changed += (wrong[i] = w[i] - original[i]) != 0;
+      for (int i = 0; i < d * d; ++i) changed += (wrong[i] = w[i] - original[i]) != 0;
       std::printf("%s.error_%d %.5f\n", way.c_str(), n, rms(wrong) / size);
       std::printf("%s.changed_%d %.4f\n", way.c_str(), n, static_cast<double>(changed) / (d * d));
     }

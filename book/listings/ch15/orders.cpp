@@ -29,18 +29,25 @@ Numbers product(const Numbers& left, const Numbers& right, int64_t m, int64_t k,
   return out;
 }
 
+// Prints what was counted since the last report.
+void report(const char* name) {
+  std::printf("%s %lld\n", name, static_cast<long long>(multiplications));
+  multiplications = 0;
+}
+
 }  // namespace
 
 int main() {
   constexpr int64_t d = 4096, r = 16;
   const Numbers b(d * r, {0.5f}), a(r * d, {0.25f}), x(d, {2.0f});
 
-  const Numbers first = product(product(b, a, d, r, d), x, d, d, 1);  // (B A) x
-  std::printf("product_first %lld\n", static_cast<long long>(multiplications));
+  const Numbers ba    = product(b, a, d, r, d);
+  const Numbers first = product(ba, x, d, d, 1);
+  report("product_first");
 
-  multiplications      = 0;
-  const Numbers second = product(b, product(a, x, r, d, 1), d, r, 1);  // B (A x)
-  std::printf("vector_first %lld\n", static_cast<long long>(multiplications));
+  const Numbers ax     = product(a, x, r, d, 1);
+  const Numbers second = product(b, ax, d, r, 1);
+  report("vector_first");
 
   for (int64_t i = 0; i < d; ++i)  // all are powers of two and sums below 2^24: exact in both orders
     if (first[i].value != second[i].value) return 1;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Compiles the listings of chapters 10, 21 and 23 and interprets those of 14. Of 10 and 23 it checks what the chapters say that g++
-makes of them, of 14 that the lab's tile programs are right and planted mistakes are found, of 21 what profilers say of them and does
-not depend on the hour.
+"""Compiles the listings of chapters 10, 15, 21 and 23 and interprets those of 14. Of 10 and 23 it checks what the chapters say that
+g++ makes of them, of 14 that the lab's tile programs are right and planted mistakes are found, of 15 what they print, of 21 what
+profilers say of them and does not depend on the hour.
 
-usage: book_listings_test.py [--write]     (--write makes the tables and the code that chapters 10, 14 and 23 include; book/listings/ch21
-                                            has a program of its own for what it prints, measure.py)
+usage: book_listings_test.py [--write]     (--write makes the tables and the code that chapters 10, 14 and 23 include, and the numbers
+                                            of 15; book/listings/ch21 has a program of its own for what it prints, measure.py)
 Exit code 77 (a skip for CTest) where g++ is missing, is another version than the tables name, or the machine is no x86-64.
 """
 import collections
+import functools
 import importlib.util
 import json
 import math
@@ -350,6 +351,90 @@ class TilePrograms(unittest.TestCase):
         self.assertEqual(empty.cells, {})
 
 
+ADAPTED = LISTINGS / "ch15"
+
+
+@functools.cache
+def adapted():
+    """What the programs of chapter 15 print: `drift same.error_10 0.1` as {"drift": {"same": {"error_10": 0.1}}}."""
+    found = {}
+    for source in sorted(ADAPTED.glob("*.cpp")):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "program"
+            subprocess.run(["g++", "-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-I", str(ROOT / "src"),
+                            str(source), "-o", str(out)], check=True)
+            printed = subprocess.run([str(out)], capture_output=True, text=True, check=True).stdout
+        for name, number in map(str.split, printed.splitlines()):
+            *parts, last = [source.stem, *name.split(".")]
+            at = found
+            for part in parts:
+                at = at.setdefault(part, {})
+            at[last] = json.loads(number)
+    return json.dumps(found, indent=1) + "\n"
+
+
+class Adapted(unittest.TestCase):
+    """Chapter 15's programs, and what its laws say of the numbers that they print."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.found = json.loads(adapted())
+
+    def test_the_page_has_what_they_print(self):
+        self.assertEqual((ADAPTED / "measured.json").read_text(), adapted(), "tests/book_listings_test.py --write")
+
+    def test_the_orders_take_what_their_sizes_say(self):
+        d, r = 4096, 16
+        self.assertEqual(self.found["orders"], {"product_first": d * r * d + d * d, "vector_first": r * d + d * r})
+
+    def test_one_adapter_errs_once_and_new_ones_as_the_root(self):
+        same, turns, new = (self.found["drift"][way] for way in ("same", "in_turn", "new"))
+        for what in ("error", "changed"):
+            self.assertGreater(same[f"{what}_1"], 0)
+            self.assertEqual({same[f"{what}_{n}"] for n in (1, 10, 100, 1000)}, {same[f"{what}_1"]})
+        for n in (10, 100, 1000):
+            self.assertAlmostEqual(math.log(new[f"error_{n}"] / new["error_1"]) / math.log(n), 0.5, delta=0.05)
+        self.assertLess(new["error_1"], turns["error_10"])
+        self.assertLess(turns["error_1000"], new["error_1000"])
+        self.assertLess(turns["changed_1000"], new["changed_1000"])
+
+    def test_what_a_grid_keeps(self):
+        grid = self.found["grid"]
+        for part in (4, 16, 64, 256):
+            spread, kept = grid["int4"]["original"][f"part_{part}"], grid["mxfp4_kept"]["original"][f"part_{part}"]
+            self.assertAlmostEqual(spread["noise"] / spread["law"], 1, delta=0.1)
+            for found in (spread, kept):
+                self.assertAlmostEqual(found["arrives"], 1, delta=0.06)
+                self.assertAlmostEqual(found["along"] / found["noise"], (16 / 1024) ** 0.5, delta=0.03)
+        for part in (64, 256):  # below half a step nothing is left, if the scale stays
+            for name in ("int4", "mxfp4_kept"):
+                for what, left in {"arrives": 0, "noise": 1, "along": 1}.items():
+                    self.assertAlmostEqual(grid[name]["grid"][f"part_{part}"][what], left, delta=0.002)
+            self.assertGreater(grid["mxfp4"]["grid"][f"part_{part}"]["halved"], 0.02)
+            self.assertGreater(grid["mxfp4"]["grid"][f"part_{part}"]["noise"], 2)
+        self.assertLess(grid["bf16"]["original"]["part_64"]["noise"], 0.2)
+
+    def test_ranks_are_those_of_the_spectra(self):
+        def needed(squares, error):
+            return next(rank for rank in range(len(squares) + 1) if sum(squares[rank:]) <= error**2 * sum(squares))
+
+        # A random matrix: squared singular values as those of the quarter circle's law.
+        edges, points = [0.0], 100_000
+        for i in range(points):
+            x = 2 * (i + 0.5) / points
+            edges.append(edges[-1] + math.sqrt(4 - x * x) / math.pi * 2 / points)
+        quantiles, at = [], 0
+        for k in range(256):
+            while edges[at] < (k + 0.5) / 256:
+                at += 1
+            quantiles.append((2 * at / points) ** 2)
+        for name, squares, off in (("one_over_k", [1 / (k + 1) ** 2 for k in range(256)], 0),
+                                   ("four_fifths", [0.64**k for k in range(256)], 0), ("random", quantiles[::-1], 3)):
+            for of, error in (("half", 0.5), ("quarter", 0.25), ("tenth", 0.1)):
+                self.assertAlmostEqual(self.found["ranks"][name][of], needed(squares, error), delta=off, msg=f"{name} {of}")
+        self.assertLessEqual(self.found["ranks"]["sixteen_tokens"]["tenth"], 16)
+
+
 PROFILED = ROOT / "book/listings/ch21"
 
 
@@ -435,6 +520,7 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         for file, make_file in (MADE | PRINTED).items():
             (LISTINGS / file).write_text(make_file())
+        (ADAPTED / "measured.json").write_text(adapted())
         sys.exit(0)
     named = {re.search(r"g\+\+ ([\d.]+)", (LISTINGS / file).read_text())[1] for file in MADE}
     if named != {version()}:

@@ -447,7 +447,7 @@ class Pages(unittest.TestCase):
         for page in SOURCES:
             text = page.read_text()
             for path in re.findall(r"\{listing\} (\S+)", text):
-                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch(10|14|21)/|results/)", page.name)
+                self.assertRegex(path, r"^(experiments/|src/|book/listings/ch(10|14|15|21)/|results/)", page.name)
             # Code that no compiler sees needs a reason; tables are included from files that a test writes.
             self.assertEqual(re.findall(r"^```(?!\{include\} \.\./listings/|$)", text, re.M), [], page.name)
             for command in re.findall(r"\{run\} (.*)", text):

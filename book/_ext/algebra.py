@@ -18,7 +18,7 @@ import keys
 import mathematics
 import typed_numbers
 import xhtml
-from records import EVALUATIONS, REFERENCES, ROOT, ReadersRecords, Records, Unknown, evaluation, evaluation_text
+from records import EVALUATIONS, REFERENCES, ROOT, ReadersRecords, Records, Unknown, evaluation, evaluation_text, value_in
 
 logger = logging.getLogger(__name__)
 BOOK = ROOT / "book"
@@ -211,11 +211,10 @@ class FlameFigure(RecordFigure):
         for line in self.options["stacks"].split("|"):
             where, _, title = (part.strip() for part in line.partition("="))
             chapter, _, field = where.partition(" ")
+            file = f"book/listings/{chapter}/measured.json"
             try:
-                measured = found = records.measured(chapter)
-                for part in field.split("."):
-                    found = found[part]
-                panels.append(flame.panel(found, title, measured, f"book/listings/{chapter}/measured.json"))
+                measured = records.measured(chapter)
+                panels.append(flame.panel(value_in(measured, field, file), title, measured, file))
             except (Unknown, KeyError, TypeError, AttributeError) as error:
                 raise self.error(f"{self.options['name']}: no stacks '{where}': {error!r}")
         return self.figure(panels)

@@ -246,13 +246,18 @@ def evaluation(name, field, folder=EVALUATIONS):
     return number_in(json.loads((folder / f"eval_{name}.json").read_text()), field, f"eval_{name}.json")
 
 
-def number_in(found, field, file):
-    """The number that stands in a file's JSON under `divergence.kl`."""
+def value_in(found, field, file):
+    """What stands in a file's JSON under `divergence.kl`."""
     for i, part in enumerate(parts := field.split(".")):
         if not isinstance(found, dict) or part not in found:
             raise unknown(f"field of {file}", field,
                           [".".join([*parts[:i], key]) for key in (found if isinstance(found, dict) else ())])
         found = found[part]
+    return found
+
+
+def number_in(found, field, file):
+    found = value_in(found, field, file)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise Unknown(f"{field} of {file} is no number")
     return found

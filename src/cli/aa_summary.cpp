@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -85,6 +87,46 @@ nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::Po
   return out;
 }
 
+// "ch01/x/plain:again?n=4: 1.031 [1.022, 1.040]": the line that aa_text() has for it too.
+std::string failed_line(const nlohmann::json& point, std::string_view side, const nlohmann::json& ratio) {
+  std::string id = point.at("id");
+  id.insert(std::min(id.find('?'), id.size()), side);
+  if (!ratio.contains("lo")) return fmt::format("{}: {}", id, ratio.at("verdict").get<std::string>());
+  const double lo = ratio.at("lo"), hi = ratio.at("hi");
+  if (!ratio.contains("median")) return fmt::format("{}: [{:.3f}, {:.3f}]", id, lo, hi);
+  return fmt::format("{}: {:.3f} [{:.3f}, {:.3f}]", id, ratio.at("median").get<double>(), lo, hi);
+}
+
+// The counts of a record, from its points.
+void add_counts(nlohmann::json& record) {
+  auto wrong = nlohmann::json::array(), missed = nlohmann::json::array();
+  int compared = 0, heavier = 0, calls = 0, calls_found = 0;
+  for (const nlohmann::json& point : record.at("points")) {
+    if (point.contains("a_a")) {
+      ++compared;
+      const nlohmann::json& ratio = point["a_a"];
+      const std::string verdict   = ratio.at("verdict");
+      if (verdict == "FASTER" || verdict == "SLOWER") wrong.push_back(failed_line(point, kAgain, ratio));
+      if (verdict == "differs") wrong.push_back(failed_line(point, "", ratio));
+    }
+    if (point.contains("injected_slowdown")) {
+      const nlohmann::json& ratio = point["injected_slowdown"];
+      const bool found = ratio.at("verdict") == "SLOWER", by_calls = ratio.at("extra") == "calls";
+      ++heavier;
+      calls += by_calls;
+      calls_found += found && by_calls;
+      if (!found) missed.push_back(failed_line(point, kHeavier, ratio));
+    }
+  }
+  record["compared"]                   = compared;
+  record["false_verdicts"]             = std::move(wrong);
+  record["injected_slowdown"]          = heavier;
+  record["detected"]                   = heavier - static_cast<int>(missed.size());
+  record["injected_slowdown_by_calls"] = calls;
+  record["detected_by_calls"]          = calls_found;
+  record["missed"]                     = std::move(missed);
+}
+
 }  // namespace
 
 AaSummary aa_summary(const lab::RunRecord& run) {
@@ -117,32 +159,46 @@ std::string aa_text(const AaSummary& summary) {
 }
 
 nlohmann::json aa_json(const lab::RunRecord& run) {
-  const AaSummary summary = aa_summary(run);
-  auto points             = nlohmann::json::array();
+  auto points = nlohmann::json::array(), none = nlohmann::json::array();
   for (const lab::ExperimentRecord& experiment : run.experiments)
     for (const lab::PointRecord& point : experiment.points)
       if (nlohmann::json json = point_json(experiment, point); !json.is_null())
         points.push_back(std::move(json));
-  return {{"schema", "fathom.aa/1"},
-          {"machine", run.machine},
-          {"started", run.started},
-          {"commit", std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "")},
-          {"compared", summary.points},
-          {"false_verdicts", summary.wrong},
-          {"injected_slowdown", summary.heavier},
-          {"detected", summary.heavier - std::ssize(summary.missed)},
-          {"injected_slowdown_by_calls", summary.calls},
-          {"detected_by_calls", summary.calls_found},
-          {"missed", summary.missed},
-          {"not_compared", summary.none},
-          {"points", std::move(points)}};
+  for (const std::string& id : aa_summary(run).none) none.push_back(id);
+  nlohmann::json record = {{"schema", "fathom.aa/1"},
+                           {"machine", run.machine},
+                           {"started", run.started},
+                           {"commit", std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "")},
+                           {"not_compared", std::move(none)},
+                           {"points", std::move(points)}};
+  add_counts(record);
+  return record;
+}
+
+void add_earlier(nlohmann::json& record, const nlohmann::json& earlier, const lab::RunRecord& run) {
+  const auto repeated = [&](const std::string& id) {
+    return std::ranges::any_of(run.experiments, [&](const lab::ExperimentRecord& experiment) {
+      return id == experiment.id || id.starts_with(experiment.id + "/");
+    });
+  };
+  for (const nlohmann::json& point : earlier.at("points"))
+    if (!repeated(point.at("id"))) record["points"].push_back(point);
+  for (const nlohmann::json& id : earlier.at("not_compared"))
+    if (!repeated(id)) record["not_compared"].push_back(id);
+  record["started"] = earlier.at("started");
+  add_counts(record);
 }
 
 std::string record_aa(const std::string& results, const lab::RunRecord& run) {
   const std::filesystem::path folder = std::filesystem::path(results) / run.machine;
   std::filesystem::create_directories(folder);
   const std::string path = folder / "aa.json";
-  write_file_atomically(path, aa_json(run).dump(1) + "\n");
+  nlohmann::json record  = aa_json(run);
+  if (std::ifstream file(path); file && !lab::build_dirty())
+    if (const auto earlier = nlohmann::json::parse(file, nullptr, false);
+        earlier.is_object() && earlier.value("commit", "") == record["commit"])
+      add_earlier(record, earlier, run);
+  write_file_atomically(path, record.dump(1) + "\n");
   return path;
 }
 

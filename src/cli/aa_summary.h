@@ -29,7 +29,10 @@ AaSummary aa_summary(const lab::RunRecord& run);
 std::string aa_text(const AaSummary& summary);
 // fathom.aa/1 (docs/records.md): the counts, and both ratios of every point.
 nlohmann::json aa_json(const lab::RunRecord& run);
-// Writes that as <results>/<machine>/aa.json and returns the path.
+// Adds to a record what an earlier run of the same program found at experiments that `run` did not take.
+void add_earlier(nlohmann::json& record, const nlohmann::json& earlier, const lab::RunRecord& run);
+// Writes that as <results>/<machine>/aa.json and returns the path. What the same commit found there at other
+// experiments stays, so that a long list can be measured in pieces.
 std::string record_aa(const std::string& results, const lab::RunRecord& run);
 
 }  // namespace fathom::cli

@@ -81,6 +81,23 @@ TEST(AaSummary, MoreCallsAreCountedApartFromArithmetic) {
   EXPECT_FALSE(json["points"][3].contains("injected_slowdown"));
 }
 
+TEST(AaSummary, PiecesOfARunMakeOneRecord) {
+  const lab::RunRecord first{.machine     = "m",
+                             .experiments = {experiment("ch01/a", "FASTER", "SLOWER"),
+                                             experiment("ch01/ab", "SAME", "SAME"),
+                                             {.id = "ch06/gpu", .status = lab::Outcome::skipped}}};
+  const lab::RunRecord second{
+      .machine = "m", .experiments = {experiment("ch01/a", "SAME", "SLOWER"), session("ch15/d", true)}};
+  const nlohmann::json earlier = aa_json(first);
+  nlohmann::json json          = aa_json(second);
+  add_earlier(json, earlier, second);
+  EXPECT_EQ(json["compared"], 3) << "ch01/a once, as the later run has it";
+  EXPECT_EQ(json["false_verdicts"], nlohmann::json::array({"ch15/d/plain: [0.900, 0.950]"}));
+  EXPECT_EQ(json["injected_slowdown"], 2);
+  EXPECT_EQ(json["missed"], nlohmann::json::array({"ch01/ab/plain:heavier: SAME"}));
+  EXPECT_EQ(json["not_compared"], nlohmann::json::array({"ch06/gpu"}));
+}
+
 TEST(AaSummary, NamesWhatWasNotCompared) {
   const AaSummary seen = aa_summary({.experiments = {{.id = "ch06/gpu", .status = lab::Outcome::skipped}}});
   EXPECT_EQ(seen.none, std::vector<std::string>{"ch06/gpu"});

@@ -26,6 +26,11 @@ bool adds_calls(const lab::VariantRecord& heavier) {
   return found != heavier.metrics.end() && found->second.value > 0;
 }
 
+// The harness caught a baseline, which does nothing to be caught for.
+bool is_accused(const lab::VariantRecord& variant, const lab::PointRecord& point) {
+  return variant.id == point.baseline && variant.caught_by.has_value();
+}
+
 // "x: 1.031 [1.022, 1.040]"
 std::string with_ratio(const std::string& id, const lab::VariantRecord& variant) {
   if (!variant.ratio) return fmt::format("{}: {}", id, variant.verdict.value_or("no verdict"));
@@ -36,8 +41,12 @@ std::string with_ratio(const std::string& id, const lab::VariantRecord& variant)
 void add_point(const lab::ExperimentRecord& experiment, const lab::PointRecord& point, AaSummary& summary) {
   bool compared = false;
   for (const lab::VariantRecord& variant : point.variants) {
-    if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
     const std::string id = lab::result_id(experiment.id, variant.id, point.at);
+    if (is_accused(variant, point)) {
+      compared = true;
+      summary.wrong.push_back(fmt::format("{}: caught by {}", id, *variant.caught_by));
+    }
+    if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
     if (variant.id.ends_with(kAgain)) {
       compared = true;
       if (differs(variant)) summary.wrong.push_back(with_ratio(id, variant));
@@ -60,6 +69,8 @@ void add_point(const lab::ExperimentRecord& experiment, const lab::PointRecord& 
   summary.points += compared;
 }
 
+std::string commit() { return std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : ""); }
+
 nlohmann::json ratio_json(const lab::VariantRecord& variant) {
   nlohmann::json out = {{"verdict", *variant.verdict}};
   if (variant.ratio)
@@ -71,6 +82,7 @@ nlohmann::json ratio_json(const lab::VariantRecord& variant) {
 nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::PointRecord& point) {
   nlohmann::json out;
   for (const lab::VariantRecord& variant : point.variants) {
+    if (is_accused(variant, point)) out["a_a"] = {{"verdict", "INVALID"}, {"caught_by", *variant.caught_by}};
     if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
     if (variant.id.ends_with(kAgain)) out["a_a"] = ratio_json(variant);
     if (!variant.id.ends_with(kHeavier)) continue;
@@ -83,6 +95,7 @@ nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::Po
   if (!out.is_null()) {
     out["id"]     = lab::result_id(experiment.id, point.baseline, point.at);
     out["rounds"] = point.rounds;
+    out["commit"] = commit();
   }
   return out;
 }
@@ -107,6 +120,9 @@ void add_counts(nlohmann::json& record) {
       const nlohmann::json& ratio = point["a_a"];
       const std::string verdict   = ratio.at("verdict");
       if (verdict == "FASTER" || verdict == "SLOWER") wrong.push_back(failed_line(point, kAgain, ratio));
+      if (verdict == "INVALID")
+        wrong.push_back(fmt::format("{}: caught by {}", point.at("id").get<std::string>(),
+                                    ratio.at("caught_by").get<std::string>()));
       if (verdict == "differs") wrong.push_back(failed_line(point, "", ratio));
     }
     if (point.contains("injected_slowdown")) {
@@ -165,12 +181,9 @@ nlohmann::json aa_json(const lab::RunRecord& run) {
       if (nlohmann::json json = point_json(experiment, point); !json.is_null())
         points.push_back(std::move(json));
   for (const std::string& id : aa_summary(run).none) none.push_back(id);
-  nlohmann::json record = {{"schema", "fathom.aa/1"},
-                           {"machine", run.machine},
-                           {"started", run.started},
-                           {"commit", std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "")},
-                           {"not_compared", std::move(none)},
-                           {"points", std::move(points)}};
+  nlohmann::json record = {{"schema", "fathom.aa/1"},         {"machine", run.machine},
+                           {"started", run.started},          {"commit", commit()},
+                           {"not_compared", std::move(none)}, {"points", std::move(points)}};
   add_counts(record);
   return record;
 }
@@ -194,9 +207,9 @@ std::string record_aa(const std::string& results, const lab::RunRecord& run) {
   std::filesystem::create_directories(folder);
   const std::string path = folder / "aa.json";
   nlohmann::json record  = aa_json(run);
-  if (std::ifstream file(path); file && !lab::build_dirty())
+  if (std::ifstream file(path); file)
     if (const auto earlier = nlohmann::json::parse(file, nullptr, false);
-        earlier.is_object() && earlier.value("commit", "") == record["commit"])
+        earlier.is_object() && earlier.value("schema", "") == record["schema"])
       add_earlier(record, earlier, run);
   write_file_atomically(path, record.dump(1) + "\n");
   return path;

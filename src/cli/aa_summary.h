@@ -12,7 +12,7 @@ namespace fathom::cli {
 
 struct AaSummary {
   int points = 0;                   // with an A/A comparison
-  std::vector<std::string> wrong;   // where the baseline was FASTER or SLOWER than itself
+  std::vector<std::string> wrong;   // where the baseline was FASTER or SLOWER than itself, or INVALID
   int heavier = 0;                  // points with a comparison against 5 % more work
   int calls = 0, calls_found = 0;   // of these, the ones whose extra work is more of the same calls
   std::vector<std::string> missed;  // where that was not SLOWER
@@ -29,10 +29,10 @@ AaSummary aa_summary(const lab::RunRecord& run);
 std::string aa_text(const AaSummary& summary);
 // fathom.aa/1 (docs/records.md): the counts, and both ratios of every point.
 nlohmann::json aa_json(const lab::RunRecord& run);
-// Adds to a record what an earlier run of the same program found at experiments that `run` did not take.
+// Adds to a record what an earlier one says of experiments that `run` did not take.
 void add_earlier(nlohmann::json& record, const nlohmann::json& earlier, const lab::RunRecord& run);
-// Writes that as <results>/<machine>/aa.json and returns the path. What the same commit found there at other
-// experiments stays, so that a long list can be measured in pieces.
+// Writes that as <results>/<machine>/aa.json and returns the path. What it says of other experiments stays,
+// each point with its own commit, so that a long list can be measured in pieces.
 std::string record_aa(const std::string& results, const lab::RunRecord& run);
 
 }  // namespace fathom::cli

@@ -46,6 +46,20 @@ TEST(AaSummary, ADifferenceFromItselfIsFalse) {
       << aa_text(seen);
 }
 
+TEST(AaSummary, AnAccusedBaselineIsFalse) {
+  lab::ExperimentRecord accused{.id = "ch15/g", .points = {{.baseline = "plain"}}};
+  accused.points[0].variants = {
+      {.id = "plain", .kind = "baseline", .status = lab::Outcome::invalid, .caught_by = "fresh_inputs"}};
+  const lab::RunRecord run{.machine = "m", .experiments = {accused}};
+  const AaSummary seen = aa_summary(run);
+  EXPECT_EQ(seen.wrong, std::vector<std::string>{"ch15/g/plain: caught by fresh_inputs"});
+  EXPECT_TRUE(seen.none.empty());
+  EXPECT_FALSE(seen.holds());
+  const nlohmann::json json = aa_json(run);
+  EXPECT_EQ(json["compared"], 1);
+  EXPECT_EQ(json["false_verdicts"], nlohmann::json(seen.wrong));
+}
+
 TEST(AaSummary, NineOfTenMustBeFound) {
   lab::RunRecord run;
   for (int i = 0; i < 9; ++i) run.experiments.push_back(experiment("ch01/a", "SAME", "SLOWER"));

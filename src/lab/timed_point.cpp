@@ -246,12 +246,25 @@ void TimedPoint::choose_extra_work() {
   const bool held_long =
       experiment_.backend == Backend::cuda && !info(baseline).syncs && baseline.warm_ns > 1e5;
   if (options_.run.iterations == 0 && experiment_.cache != Cache::cold && !held_long &&
-      round_ns * kFewestRounds < budget_s_ * 1e9) {
+      round_ns * kFewestRounds < budget_s_ * 1e9 && fit_behind_held_gpu(calls + calls / kCallsForOneMore)) {
     calls_       = calls;
     extra_calls_ = calls / kCallsForOneMore;
   } else {
     extra_ns_ = baseline.warm_ns * static_cast<double>(calls_) / kCallsForOneMore;
   }
+}
+
+// Tried with the baseline: the launches of one call may be many, and a held GPU's queue is bounded.
+bool TimedPoint::fit_behind_held_gpu(int64_t calls) {
+  Entry& baseline = entries_[baseline_];
+  if (experiment_.backend != Backend::cuda || info(baseline).syncs) return true;
+  const int doubtful = baseline.doubtful;
+  sample(baseline, calls, 0, false, false);
+  const bool fit    = baseline.doubtful == doubtful;
+  baseline.doubtful = doubtful;
+  if (!fit) baseline.caught.reset();
+  baseline.forget_last_sample();
+  return fit;
 }
 
 void TimedPoint::sample(Entry& entry, int64_t calls, int first_set, bool look, bool timed) {

@@ -66,6 +66,7 @@ class TimedPoint {
   void prepare_and_warm_up();
   void calibrate();
   void choose_extra_work();
+  bool fit_behind_held_gpu(int64_t calls);
   void compare_fresh_with_repeated();
   void run_rounds();
   void compare_whole_outputs();

@@ -307,6 +307,34 @@ TEST_F(AsyncScheduling, AnEngineWhoseStepHangsSaysForHowLong) {
   EXPECT_EQ(engine.stats().stalled_s, 0);
 }
 
+// Whoever brings blocks to the prefix cache waits for no request to end, although a step is always in flight.
+TEST_F(AsyncScheduling, WorkOnTheCacheRunsWhileStepsOverlap) {
+  Counts counts;
+  const auto started = Engine::start(*checkpoint_, config(400), [&](const auto& pages) {
+    return std::make_unique<HashRunner>(config(400), pages, true, counts);
+  });
+  ASSERT_TRUE(started);
+  Engine& engine = **started;
+  Request request;
+  request.prompt             = {1, 2, 3};
+  request.max_tokens         = 100;
+  size_t tokens              = 0;  // on the engine's thread
+  std::atomic<size_t> seen   = 0;
+  std::atomic<bool> finished = false;
+  (void)engine.submit(std::move(request), [&](const RequestOutput& output) {
+    if (tokens == 0) engine.with_kv([&](KvStore&) { seen = tokens; });
+    tokens += output.tokens.size();
+    if (!output.finish) return;
+    finished = true;
+    finished.notify_all();
+  });
+  finished.wait(false);
+  ASSERT_TRUE(engine.drain(60s));
+  EXPECT_GT(seen, 0u);
+  EXPECT_LE(seen, 3u);
+  EXPECT_GT(counts.followed, 90);
+}
+
 TEST_F(AsyncScheduling, GivesTheSameTokensWithoutPrefixCacheAndChunkedPrefill) {
   Counts counts;
   EngineConfig c = config(400);

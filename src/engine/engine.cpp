@@ -211,7 +211,7 @@ void Engine::loop() {
       tune(yield);
       finish_cancelled();
       drop_finished(next, overlapped);
-      if (!overlapped) run_kv_work();
+      run_kv_work();  // also where steps always overlap, or it would wait for all requests to end
       if (!async) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {

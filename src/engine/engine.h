@@ -52,8 +52,8 @@ class Engine final : public Generator {
   // Why submit() would refuse this request, were the queue empty.
   std::optional<Refusal> refusal(const Request& request) const;
 
-  // Runs `work` soon, on the engine's thread while no step is in flight. From any thread. It must not throw;
-  // it is dropped if the engine ends before.
+  // Runs `work` soon, on the engine's thread between two launches. From any thread. It must not throw; it is
+  // dropped if the engine ends before.
   void with_kv(std::function<void(KvStore&)> work);
   // Bytes of a block of the prefix cache; 0 where there are no such layers, or the device cannot hand it out.
   int64_t kv_block_bytes(KvKind kind) const { return runner_->kv_block_bytes(kind); }

@@ -14,7 +14,7 @@
 
 namespace fathom::engine {
 
-// Lives for one call of Engine::with_kv(): on the engine's thread, while no step is in flight.
+// Lives for one call of Engine::with_kv(), on the engine's thread.
 class KvStore {
  public:
   KvStore(BlockManager& blocks, ModelRunner& runner) : blocks_(blocks), runner_(runner) {}

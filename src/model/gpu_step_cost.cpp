@@ -60,7 +60,7 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   const int64_t N          = pass.ranks;
   const char* all_reduce   = all_reduce_protocol(T) == kernels::AllReduceProtocol::simple
                                  ? "all_reduce_add_simple"
-                                 : "all_reduce_add_ll";
+                                 : "all_reduce_add_low_latency";
   const bool few           = T <= kernels::kMaxGemvRows && !pass.fixed_order;
   const bool few_logits    = R <= kernels::kMaxGemvRows && !pass.fixed_order;
   const auto linear_kernel = [](bool gemv) { return gemv ? "linear_gemv" : "wgmma_gemm_kernel"; };

@@ -1,4 +1,4 @@
-// The engine's op, with a flag beside each number: one trip over the link (LL).
+// The engine's op, in which a number is its own flag: one trip over the link.
 #include "receive_buffers.h"
 
 namespace fathom::lab::all_reduce_gpu {

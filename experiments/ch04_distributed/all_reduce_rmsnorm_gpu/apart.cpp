@@ -1,7 +1,6 @@
-// The engine's two ops, as it has them one after the other: a number and its flag travel together (LL) up to
-// 128 rows, beyond that a flag for each row (Simple); then RMSNorm loads what was stored.
+// The engine's two ops, as it has them one after the other: RMSNorm loads what the sum has stored.
 //
-// bytes   of LL twice the row over the link; x, written and read once more than in the fused kernel
+// bytes   x, written and read once more than in the fused kernel
 #include <memory>
 
 #include "kernels/collectives/all_reduce_add.h"

@@ -1,4 +1,4 @@
-// The op with a flag beside every 4 bytes: one trip over the link (LL).
+// The op whose data say that they are here: one trip over the link.
 #include "receive_buffers.h"
 
 namespace fathom::lab::expert_dispatch_gpu {

@@ -1,11 +1,12 @@
 // Two kernels for two regimes; math and bytes: all_reduce_add.h.
 //
-// Few rows (LL, "low latency", NCCL's name for it): eight bytes travel as a number and a flag, which arrive
-// together. The receiver polls the numbers themselves: one trip over the link, no fence, twice the bytes.
+// Low latency: a number is its own flag (lamport.cuh). One trip over the link, no fence. A thread sends
+// its next four numbers before it waits for these, so that the link works while it waits.
 //
-// Many rows (Simple): a CTA sends a row, fences, and sets a flag; then it waits for the others' row before
-// that one, and adds it, so that memory works while the link does. There are no more CTAs than fit at once,
-// or one could wait for a row that nobody has room to send.
+// Simple (NCCL's name): a CTA sends a row, fences, and sets a flag; then it waits for the others' row before
+// that one, and adds it, so that memory works while the link does.
+//
+// There are no more CTAs than fit at once, or one could wait for a row that nobody has room to send.
 #include <algorithm>
 
 #include "core/expect.h"
@@ -13,103 +14,64 @@
 #include "cuda/multiprocessors.h"
 #include "cuda/ptx.cuh"
 #include "cuda/system_scope.cuh"
+#include "cuda/watchdog.cuh"
 #include "kernels/alignment.h"
 #include "kernels/collectives/all_reduce_add.h"
+#include "kernels/collectives/lamport_sum.cuh"
 
 namespace fathom::kernels {
 namespace {
 
-constexpr int kThreads = 128, kCtasPerSm = 4;
+constexpr int kThreads = 128, kSimpleCtasPerSm = 4, kLowLatencyCtasPerSm = 8;
 
-struct AllReduce {
-  const float4* parts;
-  const int32_t* ids;  // null: none
+struct LowLatency {
+  LamportSum sum;
+  float4* x;
+  uint32_t vectors;  // of all rows
+};
+
+__global__ void __launch_bounds__(kThreads, kLowLatencyCtasPerSm)
+    all_reduce_add_low_latency_kernel(const __grid_constant__ LowLatency o) {
+  const uint32_t of_row = o.sum.own.vectors, step = gridDim.x * kThreads;
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  float4 own = {};
+  if (i < o.vectors) own = o.sum.send(i / of_row, i % of_row);
+  for (; i < o.vectors; i += step) {
+    const uint32_t next = i + step;
+    float4 own_next     = {};
+    if (next < o.vectors) own_next = o.sum.send(next / of_row, next % of_row);
+    const float4 x = __ldcg(o.x + i);
+    o.x[i]         = x + o.sum.sum_of_ranks(i / of_row, i % of_row, own);
+    own            = own_next;
+  }
+}
+
+struct Simple {
+  RankParts own;
   float4* x;
   const int32_t* pass;
   uint32_t index, count;
-  int rank, ranks, addends, vectors;  // vectors of 4 numbers in a row
+  int rank, ranks;
   int64_t rows;
   std::byte* receive[kMaxRanks];
   // In each rank's buffer: offset of what comes from rank 0, and from one rank to the next.
   int64_t data, data_step, flags, flags_step;
 
   __device__ uint32_t flag() const { return static_cast<uint32_t>(*pass) * count + index + 1; }
-  __device__ float4 own_sum(int64_t row, int vector) const {
-    float4 sum = {};
-    for (int j = 0; j < addends; ++j) {
-      if (ids && __ldcg(ids + row * addends + j) < 0) continue;
-      const float4 part = __ldcg(parts + (row * addends + j) * vectors + vector);
-      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
-    }
-    return sum;
-  }
-};
-
-__device__ inline float4 operator+(const float4& a, const float4& b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
-
-// Ends a wait that lasts too long: the host sees a failed launch instead of a hang.
-class Patience {
- public:
-  __device__ void check() {
-    if (++polls_ % 4096 != 0) return;
-    const uint64_t now = ptx::globaltimer();
-    if (begin_ == 0) begin_ = now;
-    if (now - begin_ > uint64_t{kAllReduceTimeout} * 1'000'000'000) __trap();
-  }
-
- private:
-  uint64_t begin_ = 0;
-  uint32_t polls_ = 0;
 };
 
 __device__ inline void wait_for_flag(const std::byte* at, uint32_t flag) {
-  Patience patience;
-  while (ptx::ld_acquire_sys(reinterpret_cast<const uint32_t*>(at)) != flag) patience.check();
-}
-
-// A thread has four numbers: 32 bytes with their flags.
-__global__ void __launch_bounds__(kThreads) all_reduce_add_ll_kernel(const __grid_constant__ AllReduce o) {
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
-  const int64_t v = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (v >= o.rows * o.vectors) return;
-  const uint32_t flag = o.flag();
-  const float4 own    = o.own_sum(v / o.vectors, static_cast<int>(v % o.vectors));
-  const uint4 first   = {__float_as_uint(own.x), flag, __float_as_uint(own.y), flag};
-  const uint4 second  = {__float_as_uint(own.z), flag, __float_as_uint(own.w), flag};
-  for (int r = 1; r < o.ranks; ++r) {  // each rank begins with the next one
-    std::byte* to = o.receive[(o.rank + r) % o.ranks] + o.data + o.rank * o.data_step + v * 32;
-    ptx::st_volatile_v4(to, first);
-    ptx::st_volatile_v4(to + 16, second);
-  }
-  const float4 x = __ldcg(o.x + v);
-  float4 sum     = {};
-  Patience patience;
-  for (int r = 0; r < o.ranks; ++r) {
-    float4 part = own;
-    if (r != o.rank) {
-      const std::byte* from = o.receive[o.rank] + o.data + r * o.data_step + v * 32;
-      uint4 a, b;
-      for (;;) {
-        a = ptx::ld_volatile_v4(from);
-        b = ptx::ld_volatile_v4(from + 16);
-        if (a.y == flag && a.w == flag && b.y == flag && b.w == flag) break;
-        patience.check();
-      }
-      part = {__uint_as_float(a.x), __uint_as_float(a.z), __uint_as_float(b.x), __uint_as_float(b.z)};
-    }
-    sum = r == 0 ? part : sum + part;
-  }
-  o.x[v] = x + sum;
+  Watchdog watchdog(kCollectiveTimeout);
+  while (ptx::ld_acquire_sys(reinterpret_cast<const uint32_t*>(at)) != flag) watchdog.check();
 }
 
 // Sends this GPU's sums of a row, and says so.
-__device__ inline void send_row(const AllReduce& o, int64_t row, uint32_t flag) {
-  for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
-    const float4 own = o.own_sum(row, v);
-    const int64_t at = o.data + o.rank * o.data_step + (row * o.vectors + v) * 16;
+__device__ inline void send_row(const Simple& o, int64_t row, uint32_t flag) {
+  for (int v = threadIdx.x; v < o.own.vectors; v += kThreads) {
+    const float4 own = o.own.sum(row, v);
+    const int64_t at = o.data + o.rank * o.data_step + (row * o.own.vectors + v) * 16;
     for (int r = 0; r < o.ranks; ++r)
       *reinterpret_cast<float4*>(o.receive[(o.rank + r) % o.ranks] + at) = own;
   }
@@ -122,13 +84,13 @@ __device__ inline void send_row(const AllReduce& o, int64_t row, uint32_t flag) 
 }
 
 // Waits for a row of all ranks, and adds it.
-__device__ inline void add_row(const AllReduce& o, int64_t row, uint32_t flag) {
+__device__ inline void add_row(const Simple& o, int64_t row, uint32_t flag) {
   const int peer = threadIdx.x;
   if (peer < o.ranks && peer != o.rank)
     wait_for_flag(o.receive[o.rank] + o.flags + peer * o.flags_step + row * 4, flag);
   __syncthreads();  // all ranks' rows are here
-  for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
-    const int64_t i = row * o.vectors + v;
+  for (int v = threadIdx.x; v < o.own.vectors; v += kThreads) {
+    const int64_t i = row * o.own.vectors + v;
     float4 sum      = {};
     for (int r = 0; r < o.ranks; ++r) {
       const float4 part =
@@ -139,8 +101,8 @@ __device__ inline void add_row(const AllReduce& o, int64_t row, uint32_t flag) {
   }
 }
 
-__global__ void __launch_bounds__(kThreads, kCtasPerSm)
-    all_reduce_add_simple_kernel(const __grid_constant__ AllReduce o) {
+__global__ void __launch_bounds__(kThreads, kSimpleCtasPerSm)
+    all_reduce_add_simple_kernel(const __grid_constant__ Simple o) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const uint32_t flag = o.flag();
@@ -171,6 +133,11 @@ __global__ void __launch_bounds__(32) rank_barrier_kernel(const __grid_constant_
   ptx::fence_acq_rel_sys();
 }
 
+// No more than fit at once.
+unsigned ctas(int64_t wanted, int per_sm) {
+  return static_cast<unsigned>(std::min<int64_t>(wanted, int64_t{per_sm} * multiprocessors()));
+}
+
 void check(const Peers& peers, const CollectiveCall& call) {
   const int64_t ranks = peers.layout.ranks;
   FATHOM_EXPECT(ranks >= 2 && ranks <= kMaxRanks && peers.rank >= 0 && peers.rank < ranks &&
@@ -196,33 +163,41 @@ void all_reduce_add(View<const float, 3> parts, View<const int32_t, 2> ids, cons
   const bool low_latency = protocol == AllReduceProtocol::low_latency;
   FATHOM_EXPECT(!low_latency || x.extent(0) <= kLowLatencyRows,
                 "all_reduce_add: so many rows have no room in low_latency");
-  const int half    = call.index % 2;
-  const auto offset = [&](int64_t source) {
-    return low_latency ? to.low_latency(half, source) : to.rows(half, source);
-  };
-  AllReduce o{.parts      = reinterpret_cast<const float4*>(parts.data()),
-              .ids        = ids.size() > 0 ? ids.data() : nullptr,
-              .x          = reinterpret_cast<float4*>(x.data()),
-              .pass       = call.pass.data(),
-              .index      = static_cast<uint32_t>(call.index),
-              .count      = static_cast<uint32_t>(call.count),
-              .rank       = peers.rank,
-              .ranks      = static_cast<int>(to.ranks),
-              .addends    = static_cast<int>(parts.extent(1)),
-              .vectors    = static_cast<int>(to.width / 4),
-              .rows       = x.extent(0),
-              .receive    = {},
-              .data       = offset(0),
-              .data_step  = offset(1) - offset(0),
-              .flags      = to.row_flags(half, 0),
-              .flags_step = to.row_flags(half, 1) - to.row_flags(half, 0)};
-  for (size_t r = 0; r < peers.receive.size(); ++r) o.receive[r] = peers.receive[r];
+  const RankParts own{.parts   = reinterpret_cast<const float4*>(parts.data()),
+                      .ids     = ids.size() > 0 ? ids.data() : nullptr,
+                      .addends = static_cast<int>(parts.extent(1)),
+                      .vectors = static_cast<int>(to.width / 4)};
+  const int half       = call.index % 2;
+  const auto residuals = reinterpret_cast<float4*>(x.data());
   if (low_latency) {
-    const int64_t ctas = (o.rows * o.vectors + kThreads - 1) / kThreads;
-    return launch_with_pdl(all_reduce_add_ll_kernel, static_cast<unsigned>(ctas), kThreads, 0, stream, o);
+    LowLatency o{.sum     = {.own     = own,
+                             .rank    = peers.rank,
+                             .ranks   = static_cast<int>(to.ranks),
+                             .step    = (to.low_latency(half, 1) - to.low_latency(half, 0)) / 16,
+                             .receive = {}},
+                 .x       = residuals,
+                 .vectors = static_cast<uint32_t>(x.size() / 4)};
+    for (size_t r = 0; r < static_cast<size_t>(to.ranks); ++r)
+      o.sum.receive[r] = reinterpret_cast<float4*>(peers.receive[r] + to.low_latency(half, 0));
+    return launch_with_pdl(all_reduce_add_low_latency_kernel,
+                           ctas((o.vectors + kThreads - 1) / kThreads, kLowLatencyCtasPerSm), kThreads, 0,
+                           stream, o);
   }
-  const int64_t ctas = std::min<int64_t>(o.rows, int64_t{kCtasPerSm} * multiprocessors());
-  launch_with_pdl(all_reduce_add_simple_kernel, static_cast<unsigned>(ctas), kThreads, 0, stream, o);
+  Simple o{.own        = own,
+           .x          = residuals,
+           .pass       = call.pass.data(),
+           .index      = static_cast<uint32_t>(call.index),
+           .count      = static_cast<uint32_t>(call.count),
+           .rank       = peers.rank,
+           .ranks      = static_cast<int>(to.ranks),
+           .rows       = x.extent(0),
+           .receive    = {},
+           .data       = to.rows(half, 0),
+           .data_step  = to.rows(half, 1) - to.rows(half, 0),
+           .flags      = to.row_flags(half, 0),
+           .flags_step = to.row_flags(half, 1) - to.row_flags(half, 0)};
+  for (size_t r = 0; r < peers.receive.size(); ++r) o.receive[r] = peers.receive[r];
+  launch_with_pdl(all_reduce_add_simple_kernel, ctas(o.rows, kSimpleCtasPerSm), kThreads, 0, stream, o);
 }
 
 void rank_barrier(const Peers& peers, const CollectiveCall& call, StreamRef stream) {

@@ -8,24 +8,22 @@
 // bytes   J T H read, T H (ranks - 1) sent, the same received, 2 T H of x; 4 bytes each
 // limit   few rows: the latency of the link; many: its bandwidth, T H (ranks - 1) 4 bytes in each direction
 //
-// Ranks are in lockstep: all make the same calls with the same extents, in the same order. A rank that does
-// not come makes the others trap after kAllReduceTimeout (the CUDA context is lost then), never wait for
-// ever.
+// Ranks are in lockstep (ranks.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/collectives/ranks.h"
 #include "kernels/cost.h"
 
 namespace fathom::kernels {
 
-inline constexpr int kMaxRanks           = 8;
-inline constexpr int kAllReduceTimeout   = 20;   // seconds
-inline constexpr int64_t kLowLatencyRows = 256;  // of which receive buffers have room in low_latency
+inline constexpr int64_t kLowLatencyRows = 8192;  // of which receive buffers have room in low_latency
 
 // Where the others send to, in the memory of each rank. Two halves, which successive all-reduces use in turn:
 // a rank that is in the next one has read what it got in this one when it sends again into the same half.
@@ -45,7 +43,7 @@ struct ReceiveBuffer {
 
  private:
   int64_t flag_bytes() const { return (max_rows * 4 + 255) / 256 * 256; }
-  int64_t low_latency_bytes() const { return kLowLatencyRows * width * 8; }
+  int64_t low_latency_bytes() const { return std::min(max_rows, kLowLatencyRows) * width * 4; }
 };
 
 struct Peers {
@@ -59,15 +57,16 @@ struct Peers {
 // Tells a call from all others, so that old flags don't count. `pass` [1] is in device memory, which no
 // kernel of the chain of dependent launches writes (cuda/launch.cuh): 1, 2, .. with each forward pass.
 // `index` is the call's place in its pass, 0 to `count` - 1; even ones use one half of the buffer, odd ones
-// the other, and `count` is even. (A number comes again after 2^32 calls. By then a row's flags have been
-// overwritten, unless no pass in between had so many rows.)
+// the other, and `count` is even. Between two calls into the same half lies another collective of all ranks.
+// (A number comes again after 2^32 calls. By then a row's flags have been overwritten, unless no pass in
+// between had so many rows.)
 struct CollectiveCall {
   View<const int32_t, 1> pass;
   int index = 0, count = 2;
 };
 
-// How rows travel. low_latency: with a flag beside each number, at most kLowLatencyRows; simple: with a flag
-// for each row, half the bytes.
+// How rows travel. low_latency: each number is its own flag (lamport.cuh), at most kLowLatencyRows;
+// simple: with a flag for each row, behind a fence.
 enum class AllReduceProtocol { low_latency, simple };
 
 // parts [T, J, H], ids [T, J] or empty, x [T, H], contiguous, aligned to 16 bytes; T <= max_rows, H = width,

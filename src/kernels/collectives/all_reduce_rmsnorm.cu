@@ -9,10 +9,6 @@
 //         many rows a cluster goes on to other ones, and sends the next row before it waits for this one, so
 //         that the link works while it waits. No more clusters than fit at once, or one could wait for a row
 //         that nobody has room to send
-//
-// Why no rank clears a number of a later call: rank A clears what came in call n. It sends in call n + 1 only
-// after griddepcontrol.wait, when call n is complete. Rank B sends to the same place in call n + 2, when it
-// has all of A's rows of call n + 1.
 #include <algorithm>
 
 #include "core/expect.h"
@@ -20,84 +16,30 @@
 #include "cuda/launch.cuh"
 #include "cuda/per_device.h"
 #include "cuda/ptx.cuh"
-#include "cuda/system_scope.cuh"
 #include "cuda/warp_reduce.cuh"
-#include "cuda/watchdog.cuh"
 #include "kernels/alignment.h"
 #include "kernels/collectives/all_reduce_rmsnorm.h"
+#include "kernels/collectives/lamport_sum.cuh"
 #include "kernels/norm/sum_of_squares.cuh"
 
 namespace fathom::kernels {
 namespace {
 
-constexpr int kClusterSize   = 4;
-constexpr int kThreads       = 192;
-constexpr int kCtasPerSm     = 6;
-constexpr int kMaxVectors    = kClusterSize * kThreads;  // of 4 numbers: the widest row
-constexpr int kPieces        = kMaxVectors / 32;         // a piece is a vector for each lane of a warp
-constexpr int kPartsInFlight = 4;                        // that a thread loads at once
+constexpr int kClusterSize = 4;
+constexpr int kThreads     = 192;
+constexpr int kCtasPerSm   = 6;
+constexpr int kMaxVectors  = kClusterSize * kThreads;  // of 4 numbers: the widest row
+constexpr int kPieces      = kMaxVectors / 32;         // a piece is a vector for each lane of a warp
 
 struct AllReduceRmsnorm {
-  const float4* parts;
-  const int32_t* ids;  // null: none
+  LamportSum sum;
   float4* x;
   const float4* weight;
   uint2* y;
-  int64_t rows, step;                        // from what comes of one rank to that of the next, in vectors
-  int rank, ranks, addends, vectors, width;  // vectors in a row
+  int64_t rows;
+  int vectors, width;  // of a row
   float eps;
-  float4* receive[PeerRows::kMaxRanks];  // of each rank, what comes from rank 0
 };
-
-// Never zero as bits.
-__device__ inline uint32_t sent_bits(float number) {
-  const uint32_t bits = __float_as_uint(number);
-  return bits == 0 ? 0x80000000u : bits;
-}
-
-// This rank's sum over j of vector `v` of a row, which it sends to all others and returns.
-__device__ inline float4 send_own(const AllReduceRmsnorm& o, int64_t row, int v) {
-  float4 own = {};
-  for (int j = 0; j < o.addends; j += kPartsInFlight) {
-    bool here[kPartsInFlight];
-    float4 part[kPartsInFlight] = {};
-#pragma unroll
-    for (int i = 0; i < kPartsInFlight; ++i)
-      here[i] = j + i < o.addends && (!o.ids || __ldcg(o.ids + row * o.addends + j + i) >= 0);
-#pragma unroll
-    for (int i = 0; i < kPartsInFlight; ++i)
-      if (here[i]) part[i] = __ldcg(o.parts + (row * o.addends + j + i) * o.vectors + v);
-#pragma unroll
-    for (int i = 0; i < kPartsInFlight; ++i) own = own + part[i];  // + 0 changes no bit, as own is never -0
-  }
-  const uint4 sent = {sent_bits(own.x), sent_bits(own.y), sent_bits(own.z), sent_bits(own.w)};
-  for (int r = 1; r < o.ranks; ++r)  // each rank begins with the next one
-    ptx::st_volatile_v4(o.receive[(o.rank + r) % o.ranks] + o.rank * o.step + row * o.vectors + v, sent);
-  return own;
-}
-
-// Waits for the others' sums and adds them in the order of the ranks. That a +0 comes as -0 changes no bit:
-// this rank's sum, which began with +0 and so is not -0, is among the addends.
-__device__ inline float4 sum_of_ranks(const AllReduceRmsnorm& o, int64_t row, int v, const float4& own) {
-  float4 sum = {};
-  Watchdog watchdog(PeerRows::kTimeout);
-  for (int r = 0; r < o.ranks; ++r) {
-    float4 part = own;
-    if (r != o.rank) {
-      float4* const from = o.receive[o.rank] + r * o.step + row * o.vectors + v;
-      uint4 bits         = ptx::ld_volatile_v4(from);
-      while (bits.x == 0 || bits.y == 0 || bits.z == 0 || bits.w == 0) {
-        watchdog.check();
-        bits = ptx::ld_volatile_v4(from);
-      }
-      *from = {};  // for the next call into this half
-      part  = {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
-               __uint_as_float(bits.w)};
-    }
-    sum = r == 0 ? part : sum + part;
-  }
-  return sum;
-}
 
 // Cluster c has the rows c, c + clusters, ..
 __global__ void __launch_bounds__(kThreads, kCtasPerSm)
@@ -121,15 +63,15 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
 
   int64_t row = blockIdx.x / kClusterSize;
   float4 own  = {};
-  if (inside) own = send_own(o, row, v);
+  if (inside) own = o.sum.send(row, v);
   __syncwarp();
   ptx::cluster_barrier_wait();  // `arrived` of the other CTAs is initialised
   for (int i = 0; row < o.rows; ++i, row += clusters) {
     float4 next = {}, x = {};
     if (inside) {
-      if (row + clusters < o.rows) next = send_own(o, row + clusters, v);
+      if (row + clusters < o.rows) next = o.sum.send(row + clusters, v);
       x                        = __ldcg(o.x + row * o.vectors + v);
-      x                        = x + sum_of_ranks(o, row, v, own);
+      x                        = x + o.sum.sum_of_ranks(row, v, own);
       o.x[row * o.vectors + v] = x;
     }
     const float sum   = warp_reduce_sum(sum_of_squares(x));
@@ -177,8 +119,8 @@ void all_reduce_rmsnorm(View<const float, 3> parts, View<const int32_t, 2> ids, 
                         int half, View<float, 2> x, View<const float, 1> weight, float eps, View<bf16, 2> y,
                         StreamRef stream) {
   const int64_t rows = x.extent(0), width = x.extent(1);
-  FATHOM_EXPECT(peers.ranks >= 2 && peers.ranks <= PeerRows::kMaxRanks && peers.rank >= 0 &&
-                    peers.rank < peers.ranks && (half == 0 || half == 1),
+  FATHOM_EXPECT(peers.ranks >= 2 && peers.ranks <= kMaxRanks && peers.rank >= 0 && peers.rank < peers.ranks &&
+                    (half == 0 || half == 1),
                 "all_reduce_rmsnorm: 2 to 8 ranks, and half 0 or 1 of their memory");
   FATHOM_EXPECT(parts.extent(0) == rows && parts.extent(2) == width && weight.extent(0) == width &&
                     y.extent(0) == rows && y.extent(1) == width && width == peers.width &&
@@ -193,21 +135,23 @@ void all_reduce_rmsnorm(View<const float, 3> parts, View<const int32_t, 2> ids, 
                 "all_reduce_rmsnorm: rows of at most 3072, whole vectors of 16 bytes, one after another; eps "
                 "above 0");
   if (x.size() == 0) return;
-  AllReduceRmsnorm o{.parts   = reinterpret_cast<const float4*>(parts.data()),
-                     .ids     = ids.size() > 0 ? ids.data() : nullptr,
+  const auto vectors = static_cast<int>(width / 4);
+  AllReduceRmsnorm o{.sum     = {.own     = {.parts   = reinterpret_cast<const float4*>(parts.data()),
+                                             .ids     = ids.size() > 0 ? ids.data() : nullptr,
+                                             .addends = static_cast<int>(parts.extent(1)),
+                                             .vectors = vectors},
+                                 .rank    = peers.rank,
+                                 .ranks   = peers.ranks,
+                                 .step    = peers.max_rows * vectors,
+                                 .receive = {}},
                      .x       = reinterpret_cast<float4*>(x.data()),
                      .weight  = reinterpret_cast<const float4*>(weight.data()),
                      .y       = reinterpret_cast<uint2*>(y.data()),
                      .rows    = rows,
-                     .step    = peers.max_rows * width / 4,
-                     .rank    = peers.rank,
-                     .ranks   = peers.ranks,
-                     .addends = static_cast<int>(parts.extent(1)),
-                     .vectors = static_cast<int>(width / 4),
+                     .vectors = vectors,
                      .width   = static_cast<int>(width),
-                     .eps     = eps,
-                     .receive = {}};
-  for (int r = 0; r < peers.ranks; ++r) o.receive[r] = reinterpret_cast<float4*>(peers.rows(r, half, 0));
+                     .eps     = eps};
+  for (int r = 0; r < peers.ranks; ++r) o.sum.receive[r] = reinterpret_cast<float4*>(peers.rows(r, half, 0));
   const int64_t clusters = std::min<int64_t>(rows, resident_row_clusters());
   launch_with_pdl(all_reduce_rmsnorm_kernel, dim3(static_cast<unsigned>(clusters * kClusterSize)),
                   dim3(kThreads), 0, kClusterSize, stream, o);

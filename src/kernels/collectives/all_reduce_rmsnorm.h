@@ -8,17 +8,13 @@
 // are added in the order of the ranks, so that all ranks get the same bits, and squares by pieces of 128
 // numbers.
 //
-// A number is its own flag: memory that waits for it is zero, and it is sent as -0 where it is +0. So a row
-// takes one trip over the link, with no fence and no byte beside its numbers. Whoever has read a number
-// writes the zero again. (TensorRT-LLM's and FlashInfer's Lamport all-reduce marks with -0 what is not there
-// yet, and clears a third buffer one call later.)
+// A number is its own flag (lamport.cuh), so a row takes one trip over the link, with no fence and no
+// byte beside its numbers.
 //
 // bytes   J T H read, T H (ranks - 1) sent, the same received, 2 T H of x, 4 bytes each; 2 T H of y
 // limit   few rows: the latency of the link; many: its bandwidth, T H (ranks - 1) 4 bytes in each direction
 //
-// Ranks are in lockstep: all make the same calls with the same extents, in the same order. A rank that does
-// not come makes the others trap after PeerRows::kTimeout (the CUDA context is lost then), never wait for
-// ever.
+// Ranks are in lockstep (ranks.h).
 #pragma once
 
 #include <array>
@@ -28,6 +24,7 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/collectives/ranks.h"
 #include "kernels/cost.h"
 
 namespace fathom::kernels {
@@ -35,9 +32,6 @@ namespace fathom::kernels {
 // Where the ranks send rows to: in the memory of each, [2 halves, ranks, max_rows, width] numbers, zero
 // before the first call. Only this op writes there.
 struct PeerRows {
-  static constexpr int kMaxRanks = 8;
-  static constexpr int kTimeout  = 20;  // seconds
-
   int rank = 0, ranks = 1;
   int64_t max_rows = 0, width = 0;
   // Of each rank, numbers() of them, aligned to 16 bytes, which this GPU can write (cuda/peer_access.h).

@@ -3,15 +3,18 @@
 // A CTA of either kernel sends all that it has to send before it waits for anything, and there are no more
 // CTAs than fit at once. So no wait depends on a CTA that has no room to run, on this GPU or another.
 //
-// Two protocols, as in all_reduce_add.cu. LL: eight bytes travel as four of data and a flag, which arrive
-// together, and the receiver polls the data itself: one trip over the link, no fence, twice the bytes.
-// Simple: a CTA sends a row, fences, and sets its flag. By either, a row is put in its place as soon as it is
-// here, while others travel.
+// Two protocols. Low latency: the receiver polls the data itself, so that it takes one trip over the link and
+// no fence. Dispatched rows, whose bits may be any, travel as NCCL's LL has it: eight bytes are four of data
+// and a flag, which arrive together. Sums that come back are their own flags (lamport.cuh). Simple: a CTA
+// sends a row, fences, and sets its flag. By either, a row is put in its place as soon as it is here, while
+// others travel.
 //
 // dispatch   Each CTA counts for itself: the experts of all tokens of all ranks, a byte each, fit in shared
-//            memory. The place of an expert row is the number of rows of lower experts, from a histogram, and
-//            of earlier rows of its expert, which a warp counts, four in an instruction. All places follow
-//            from the routing alone, and no CTA waits for another of its GPU.
+//            memory. It has a few rows, one after another. The place of an expert row is the number of rows
+//            of lower experts, of the expert's rows before the CTA's, and of those among the CTA's. The first
+//            two are sums over all rows, in which a warp counts 32 rows for all experts at once: from the
+//            bits of their experts, which it has by ballot, lane e knows the rows of expert e. All places
+//            follow from the routing alone, and no CTA waits for another of its GPU.
 // combine    A CTA adds up its experts' parts of a token of another rank, in registers, and sends the sum.
 #include <algorithm>
 
@@ -25,6 +28,7 @@
 #include "cuda/watchdog.cuh"
 #include "kernels/alignment.h"
 #include "kernels/collectives/expert_all_to_all.h"
+#include "kernels/collectives/lamport.cuh"
 
 namespace fathom::kernels {
 namespace {
@@ -42,7 +46,7 @@ struct Link {
   const int32_t* pass;
   uint32_t index, count;
   int64_t rows, rows_step, row_bytes, flags, flags_step;  // steps from one source to the next
-  std::byte* receive[kMaxAllToAllRanks];
+  std::byte* receive[kMaxRanks];
 
   __device__ uint32_t flag() const { return static_cast<uint32_t>(*pass) * count + index + 1; }
   __device__ int next(int r) const { return (rank + r) % ranks; }  // each rank begins with another one
@@ -83,28 +87,20 @@ struct Link {
   }
 };
 
-// Vector v of a row on its way.
-template <bool kLowLatency>
-__device__ inline void send_vector(std::byte* row, int v, const uint4& data, uint32_t flag) {
-  if constexpr (kLowLatency) {
-    ptx::st_volatile_v4(row + v * 32, {data.x, flag, data.y, flag});
-    ptx::st_volatile_v4(row + v * 32 + 16, {data.z, flag, data.w, flag});
-  } else {
-    reinterpret_cast<uint4*>(row)[v] = data;
-  }
+// Vector v of a row with flags, on its way. The row's first half has the first two words of all vectors, so
+// that a warp stores 512 bytes one after another, and not half of each sector.
+__device__ inline void send_with_flags(std::byte* row, int64_t half, int v, const uint4& data,
+                                       uint32_t flag) {
+  ptx::st_volatile_v4(row + v * 16, {data.x, flag, data.y, flag});
+  ptx::st_volatile_v4(row + half + v * 16, {data.z, flag, data.w, flag});
 }
 
-template <bool kLowLatency>
-__device__ inline uint4 receive_vector(const std::byte* row, int v, uint32_t flag) {
-  if constexpr (kLowLatency) {
-    Watchdog watchdog(kAllToAllTimeout);
-    for (;;) {
-      const uint4 a = ptx::ld_volatile_v4(row + v * 32), b = ptx::ld_volatile_v4(row + v * 32 + 16);
-      if (a.y == flag && a.w == flag && b.y == flag && b.w == flag) return {a.x, a.z, b.x, b.z};
-      watchdog.check();
-    }
-  } else {
-    return __ldcg(reinterpret_cast<const uint4*>(row) + v);
+__device__ inline uint4 receive_with_flags(const std::byte* row, int64_t half, int v, uint32_t flag) {
+  Watchdog watchdog(kCollectiveTimeout);
+  for (;;) {
+    const uint4 a = ptx::ld_volatile_v4(row + v * 16), b = ptx::ld_volatile_v4(row + half + v * 16);
+    if (a.y == flag && a.w == flag && b.y == flag && b.w == flag) return {a.x, a.z, b.x, b.z};
+    watchdog.check();
   }
 }
 
@@ -116,7 +112,7 @@ __device__ inline void set_flag(uint32_t* at, uint32_t flag) {
 
 // By one thread, before a barrier of the CTA that reads the row.
 __device__ inline void wait_for_flag(const uint32_t* at, uint32_t flag) {
-  Watchdog watchdog(kAllToAllTimeout);
+  Watchdog watchdog(kCollectiveTimeout);
   while (ptx::ld_acquire_sys(at) != flag) watchdog.check();
 }
 
@@ -164,7 +160,7 @@ __device__ inline void tell_experts(const Dispatch& o, int tokens, uint32_t flag
 __device__ inline uint2 told_experts(const Dispatch& o, int source, int token, uint32_t flag) {
   if (source == o.link.rank) return o.link.experts_on(source, token);
   const std::byte* from = o.told_at(o.link.rank, source, token);
-  Watchdog watchdog(kAllToAllTimeout);
+  Watchdog watchdog(kCollectiveTimeout);
   for (;;) {
     const uint4 e = ptx::ld_volatile_v4(from);
     if (e.y == flag && e.w == flag) return {e.x, e.z};
@@ -181,8 +177,13 @@ __device__ inline void send_rows(const Dispatch& o, uint32_t flag) {
     for (int v = threadIdx.x; v < o.vectors + kWeightVectors; v += kThreads) {
       const uint4 data = o.outgoing(t, v);
       for (int r = 1; r < link.ranks; ++r)
-        if (const int peer = link.next(r); to >> peer & 1)
-          send_vector<kLowLatency>(link.row(peer, link.rank, t), v, data, flag);
+        if (const int peer = link.next(r); to >> peer & 1) {
+          std::byte* const row = link.row(peer, link.rank, t);
+          if constexpr (kLowLatency)
+            send_with_flags(row, link.row_bytes / 2, v, data, flag);
+          else
+            reinterpret_cast<uint4*>(row)[v] = data;
+        }
     }
     if constexpr (!kLowLatency) {
       __syncthreads();  // the row is sent
@@ -192,12 +193,40 @@ __device__ inline void send_rows(const Dispatch& o, uint32_t flag) {
   }
 }
 
-// How many of the bytes before byte `end` equal e. By a whole warp, to all its lanes.
-__device__ inline int count_equal(const uint32_t* words, int end, int e) {
+// Expert rows of each expert, of lane e's e, e + 32, ..
+constexpr int kExpertsOfLane = kExperts / 32;
+struct Counts {
+  int all[kExpertsOfLane] = {}, before[kExpertsOfLane] = {};
+};
+
+// Adds those of 32 rows, a row's experts in each lane. `before`: of the rows among them that count as such.
+__device__ inline void count_rows(const uint2& experts, uint32_t before, int top_k, int experts_per_rank,
+                                  Counts& counts) {
+  const int lane = threadIdx.x % 32;
+  for (int k = 0; k < top_k; ++k) {
+    const int expert = byte_of(experts, k);
+    uint32_t equal   = ~__ballot_sync(~0u, expert >> 7);  // rows whose expert is here and has the lane's bits
+#pragma unroll
+    for (int bit = 0; bit < 5; ++bit) {
+      const uint32_t set = __ballot_sync(~0u, expert >> bit & 1);
+      equal &= lane >> bit & 1 ? set : ~set;
+    }
+    const uint32_t bit5 = __ballot_sync(~0u, expert >> 5 & 1), bit6 = __ballot_sync(~0u, expert >> 6 & 1);
+#pragma unroll
+    for (int i = 0; i < kExpertsOfLane; ++i) {
+      if (32 * i >= experts_per_rank) break;
+      const uint32_t rows = equal & (i & 1 ? bit5 : ~bit5) & (i & 2 ? bit6 : ~bit6);
+      counts.all[i] += __popc(rows);
+      counts.before[i] += __popc(rows & before);
+    }
+  }
+}
+
+// How many of the bytes begin, .., end - 1 equal e; begin is a multiple of 4. By a whole warp, to all lanes.
+__device__ inline int count_equal(const uint32_t* words, int begin, int end, int e) {
   const uint32_t pattern = static_cast<uint32_t>(e) * 0x01010101u;
   int bits               = 0;
-#pragma unroll 4
-  for (int w = threadIdx.x % 32; 4 * w < end; w += 32) {
+  for (int w = begin / 4 + threadIdx.x % 32; 4 * w < end; w += 32) {
     const uint32_t equal = __vcmpeq4(words[w], pattern);
     const int bytes      = end - 4 * w;
     bits += __popc(bytes >= 4 ? equal : equal & ((1u << 8 * bytes) - 1));
@@ -207,13 +236,12 @@ __device__ inline int count_equal(const uint32_t* words, int end, int e) {
 
 // Counts become numbers of rows before an expert. By one warp; firsts has one element more than counts.
 __device__ inline void scan(int* counts_then_firsts) {
-  constexpr int kOfLane = kExperts / 32;
-  const int lane        = threadIdx.x;
-  int* const mine       = counts_then_firsts + lane * kOfLane;
-  int sum               = 0;
-  for (int i = 0; i < kOfLane; ++i) sum += mine[i];
+  const int lane  = threadIdx.x;
+  int* const mine = counts_then_firsts + lane * kExpertsOfLane;
+  int sum         = 0;
+  for (int i = 0; i < kExpertsOfLane; ++i) sum += mine[i];
   int before = warp_inclusive_sum(sum, lane) - sum;
-  for (int i = 0; i < kOfLane; ++i) {
+  for (int i = 0; i < kExpertsOfLane; ++i) {
     const int count = mine[i];
     mine[i]         = before;
     before += count;
@@ -224,29 +252,36 @@ __device__ inline void scan(int* counts_then_firsts) {
 template <bool kLowLatency>
 __global__ void __launch_bounds__(kThreads, kCtasPerSm)
     expert_dispatch_kernel(const __grid_constant__ Dispatch o) {
-  extern __shared__ uint32_t all_experts[];  // eight bytes of each token of all ranks
-  __shared__ int first[kExperts + 1];        // of each expert, its first sorted row; before that, its rows
-  __shared__ int place[kMaxDispatchTopK];    // sorted row of each expert of a token; -1: not here
+  extern __shared__ uint2 all_experts[];  // of all ranks' tokens; then the sorted rows of the CTA's, or -1
+  __shared__ int first[kExperts + 1];     // of each expert, its first sorted row; before that, its rows
+  __shared__ int before[kExperts];        // its rows before the CTA's
   const Link& link = o.link;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   ptx::griddepcontrol_launch_dependents();
-  for (int e = threadIdx.x; e < kExperts; e += kThreads) first[e] = 0;
+  for (int e = threadIdx.x; e < kExperts; e += kThreads) first[e] = before[e] = 0;
   ptx::griddepcontrol_wait();
   const uint32_t flag = link.flag();
   // Of no tokens one is told, which no rank has experts of: so every call waits for every rank.
-  const int tokens = max(link.tokens, 1);
+  const int tokens = max(link.tokens, 1), told = link.ranks * tokens;
   tell_experts(o, tokens, flag);
   send_rows<kLowLatency>(o, flag);
   __syncthreads();  // the counts are zero
 
-  for (int row = threadIdx.x; row < link.ranks * tokens; row += kThreads) {
-    const uint2 e            = told_experts(o, row / tokens, row % tokens, flag);
-    all_experts[2 * row]     = e.x;
-    all_experts[2 * row + 1] = e.y;
+  const int rows = link.ranks * link.tokens, ctas = static_cast<int>(gridDim.x);
+  const int begin = static_cast<int>(blockIdx.x) * rows / ctas;
+  const int end   = (static_cast<int>(blockIdx.x) + 1) * rows / ctas;
+  Counts counts;
+  for (int base = warp * 32; base < told; base += kThreads) {
+    const int row = base + lane;
+    uint2 e       = {~0u, ~0u};
+    if (row < told) all_experts[row] = e = told_experts(o, row / tokens, row % tokens, flag);
+    count_rows(e, __ballot_sync(~0u, row < begin), link.top_k, link.experts_per_rank, counts);
+  }
 #pragma unroll
-    for (int k = 0; k < kMaxDispatchTopK; ++k)
-      if (const int expert = byte_of(e, k); expert != kNone) atomicAdd(&first[expert], 1);
+  for (int i = 0; i < kExpertsOfLane; ++i) {
+    if (counts.all[i] > 0) atomicAdd(&first[32 * i + lane], counts.all[i]);
+    if (counts.before[i] > 0) atomicAdd(&before[32 * i + lane], counts.before[i]);
   }
   __syncthreads();  // all experts are here and counted
   if (warp == 0) scan(first);
@@ -254,43 +289,51 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
   if (blockIdx.x == 0)
     for (int e = threadIdx.x; e <= link.experts_per_rank; e += kThreads) o.offsets[e] = first[e];
 
-  const int rows = link.ranks * link.tokens;
-  for (int i = blockIdx.x; i < rows; i += gridDim.x) {
-    const int row    = (link.rank * link.tokens + i) % rows;  // own ones first, while others travel
-    const int source = row / link.tokens, token = row % link.tokens;
-    const uint2 e = {all_experts[2 * row], all_experts[2 * row + 1]};
-    if (warp < link.top_k) {
-      const int expert = byte_of(e, warp), id = row * link.top_k + warp;
-      const bool here  = expert != kNone;
-      const int sorted = here ? first[expert] + count_equal(all_experts, 8 * row + warp, expert) : -1;
-      if (lane == 0) {
-        place[warp]   = sorted;
-        o.experts[id] = here ? expert : -1;
-        if (here)
-          o.sorted_ids[sorted] = id;
-        else
-          o.received_weights[id] = 0;
-      }
+  int* const places = reinterpret_cast<int*>(all_experts + told);
+  for (int slot = warp; slot < (end - begin) * link.top_k; slot += kThreads / 32) {
+    const int row = begin + slot / link.top_k, k = slot % link.top_k, id = row * link.top_k + k;
+    const int expert = byte_of(all_experts[row], k);
+    const bool here  = expert != kNone;
+    const int among =
+        count_equal(reinterpret_cast<const uint32_t*>(all_experts), 8 * begin, 8 * row + k, expert);
+    const int sorted = here ? first[expert] + before[expert] + among : -1;
+    if (lane == 0) {
+      places[slot]  = sorted;
+      o.experts[id] = here ? expert : -1;
+      if (here)
+        o.sorted_ids[sorted] = id;
+      else
+        o.received_weights[id] = 0;
     }
-    const bool travelled = source != link.rank, here = (e.x & e.y) != ~0u;
-    if (!kLowLatency && travelled && here && threadIdx.x == 0)
-      wait_for_flag(link.row_flag(link.rank, source, token), flag);
-    __syncthreads();  // places are known, and a row with a flag is here
-    for (int v = threadIdx.x; here && v < o.vectors + kWeightVectors; v += kThreads) {
-      const uint4 data = travelled ? receive_vector<kLowLatency>(link.row(link.rank, source, token), v, flag)
-                                   : o.outgoing(token, v);
+  }
+  __syncthreads();  // places are known
+
+  for (int row = begin; row < end; ++row) {
+    const uint2 e = all_experts[row];
+    if ((e.x & e.y) == ~0u) continue;  // no expert of it is here
+    const int source = row / link.tokens, token = row % link.tokens;
+    const bool travelled = source != link.rank;
+    const int* const to  = places + (row - begin) * link.top_k;
+    std::byte* const at  = link.row(link.rank, source, token);
+    if (!kLowLatency && travelled) {
+      if (threadIdx.x == 0) wait_for_flag(link.row_flag(link.rank, source, token), flag);
+      __syncthreads();  // the row is here
+    }
+    for (int v = threadIdx.x; v < o.vectors + kWeightVectors; v += kThreads) {
+      const uint4 data = !travelled    ? o.outgoing(token, v)
+                         : kLowLatency ? receive_with_flags(at, link.row_bytes / 2, v, flag)
+                                       : __ldcg(reinterpret_cast<const uint4*>(at) + v);
       if (v < o.vectors) {
         for (int k = 0; k < link.top_k; ++k)
-          if (place[k] >= 0) o.sorted[int64_t{place[k]} * o.vectors + v] = data;
+          if (to[k] >= 0) o.sorted[int64_t{to[k]} * o.vectors + v] = data;
       } else {
         const uint32_t word[4] = {data.x, data.y, data.z, data.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          if (const int k = 4 * (v - o.vectors) + j; k < link.top_k && place[k] >= 0)
+          if (const int k = 4 * (v - o.vectors) + j; k < link.top_k && to[k] >= 0)
             o.received_weights[row * link.top_k + k] = __uint_as_float(word[j]);
       }
     }
-    __syncthreads();  // places have been read
   }
 }
 
@@ -333,7 +376,8 @@ struct Combine {
   }
 };
 
-// Two numbers as bf16, added to two in fp32.
+// Two numbers as bf16, added to two in fp32. That lamport.cuh brings +0 as -0 changes no bit, as `high`
+// begins with +0 and so is never -0.
 __device__ inline void add_bf16x2(uint32_t pair, float& low, float& high) {
   low += __uint_as_float(pair << 16);
   high += __uint_as_float(pair & 0xFFFF0000u);
@@ -347,8 +391,14 @@ __device__ inline void send_sums(const Combine& o, uint32_t flag) {
       const int peer = link.next(r), row = peer * link.tokens + t;
       const uint32_t here = o.here(row);
       if (here == 0) continue;
-      for (int v = threadIdx.x; v < o.vectors; v += kThreads)
-        send_vector<kLowLatency>(link.row(peer, link.rank, t), v, o.sum_here(row, here, v), flag);
+      std::byte* const to = link.row(peer, link.rank, t);
+      for (int v = threadIdx.x; v < o.vectors; v += kThreads) {
+        const uint4 sum = o.sum_here(row, here, v);
+        if constexpr (kLowLatency)
+          lamport_send(to + v * 16, sum);
+        else
+          reinterpret_cast<uint4*>(to)[v] = sum;
+      }
       if constexpr (!kLowLatency) {
         __syncthreads();  // the sum is sent
         if (threadIdx.x == 0) set_flag(link.row_flag(peer, link.rank, t), flag);
@@ -379,8 +429,10 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
       float4 a = {}, b = {};
       for (int r = 0; r < link.ranks; ++r) {
         if (!(from >> r & 1)) continue;
-        const uint4 sum = r == link.rank ? o.sum_here(own, here, v)
-                                         : receive_vector<kLowLatency>(link.row(link.rank, r, t), v, flag);
+        std::byte* const at = link.row(link.rank, r, t) + v * 16;
+        const uint4 sum     = r == link.rank ? o.sum_here(own, here, v)
+                              : kLowLatency  ? lamport_receive(at)
+                                             : __ldcg(reinterpret_cast<const uint4*>(at));
         add_bf16x2(sum.x, a.x, a.y);
         add_bf16x2(sum.y, a.z, a.w);
         add_bf16x2(sum.z, b.x, b.y);
@@ -395,7 +447,7 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
 Link link_of(View<const int32_t, 2> experts, const AllToAllPeers& peers, const AllToAllCall& call,
              int64_t width, AllToAllProtocol protocol) {
   const AllToAllBuffer& to = peers.layout;
-  FATHOM_EXPECT(to.ranks >= 2 && to.ranks <= kMaxAllToAllRanks && peers.rank >= 0 && peers.rank < to.ranks &&
+  FATHOM_EXPECT(to.ranks >= 2 && to.ranks <= kMaxRanks && peers.rank >= 0 && peers.rank < to.ranks &&
                     call.pass.extent(0) == 1 && call.index >= 0 && call.index < call.count &&
                     call.count % 2 == 0,
                 "an all-to-all has 2 to 8 ranks, and its index lies below an even count");
@@ -422,8 +474,8 @@ Link link_of(View<const int32_t, 2> experts, const AllToAllPeers& peers, const A
 }
 
 // The CTAs for so many rows: no more than fit at once.
-unsigned ctas_for(int64_t rows) {
-  return static_cast<unsigned>(std::clamp<int64_t>(rows, 1, int64_t{kCtasPerSm} * multiprocessors()));
+int64_t ctas_for(int64_t rows) {
+  return std::clamp<int64_t>(rows, 1, int64_t{kCtasPerSm} * multiprocessors());
 }
 
 }  // namespace
@@ -465,9 +517,10 @@ void expert_dispatch(View<const bf16, 2> x, View<const int32_t, 2> experts, View
   o.sorted_ids       = to.sorted_ids.data();
   o.experts          = to.experts.data();
   o.received_weights = to.weights.data();
-  const auto shared  = static_cast<size_t>(8 * std::max(rows, layout.ranks));
-  launch_with_pdl(low_latency ? expert_dispatch_kernel<true> : expert_dispatch_kernel<false>, ctas_for(rows),
-                  kThreads, shared, stream, o);
+  const int64_t ctas = ctas_for(rows), rows_of_cta = (rows + ctas - 1) / ctas;
+  const auto shared = static_cast<size_t>(8 * std::max(rows, layout.ranks) + 4 * K * rows_of_cta);
+  launch_with_pdl(low_latency ? expert_dispatch_kernel<true> : expert_dispatch_kernel<false>,
+                  static_cast<unsigned>(ctas), kThreads, shared, stream, o);
 }
 
 void expert_combine_add(View<const float, 3> parts, View<const int32_t, 2> dispatched,
@@ -488,7 +541,7 @@ void expert_combine_add(View<const float, 3> parts, View<const int32_t, 2> dispa
   };
   o.link.rows       = at(0);
   o.link.rows_step  = at(1) - at(0);
-  o.link.row_bytes  = layout.sum_bytes() * (low_latency ? 2 : 1);
+  o.link.row_bytes  = layout.sum_bytes();
   o.link.flags      = layout.sum_flags(0);
   o.link.flags_step = layout.sum_flags(1) - layout.sum_flags(0);
   o.parts           = reinterpret_cast<const float4*>(parts.data());
@@ -496,7 +549,7 @@ void expert_combine_add(View<const float, 3> parts, View<const int32_t, 2> dispa
   o.x               = reinterpret_cast<float4*>(x.data());
   o.vectors         = static_cast<int>(x.extent(1) / 8);
   launch_with_pdl(low_latency ? expert_combine_add_kernel<true> : expert_combine_add_kernel<false>,
-                  ctas_for(T), kThreads, 0, stream, o);
+                  static_cast<unsigned>(ctas_for(T)), kThreads, 0, stream, o);
 }
 
 }  // namespace fathom::kernels

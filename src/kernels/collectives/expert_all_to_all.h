@@ -15,14 +15,13 @@
 // (DeepEP's low-latency kernels, github.com/deepseek-ai/DeepEP, send a row once to each expert, to a place
 // from an atomic counter; pplx-kernels, github.com/perplexityai/pplx-kernels, the counts before the rows.)
 //
-// bytes   over the link, for each token and other rank with an expert of it: 2 H + 32 there and 2 H back,
-//         twice that in low_latency; and 16 for each token and other rank
+// bytes   over the link, for each token and other rank with an expert of it: 2 H + 32 there, twice that in
+//         low_latency, and 2 H back; and 16 for each token and other rank
 //         in memory, even routing: 2 H (1 + top_k) a token there, 4 H (2 + top_k) back
 // limit   few tokens: the latency of the link, one trip each way; many: its bandwidth in each direction
 //
-// Ranks are in lockstep: all make the same calls with the same extents in the same order, of dispatch and
-// combine in turn. A rank with fewer tokens pads them with experts -1. A rank that does not come makes the
-// others trap after kAllToAllTimeout (the CUDA context is lost then), never wait for ever.
+// Ranks are in lockstep (ranks.h): all make the same calls with the same extents in the same order, of
+// dispatch and combine in turn. A rank with fewer tokens pads them with experts -1.
 #pragma once
 
 #include <algorithm>
@@ -33,19 +32,18 @@
 #include "core/dtype.h"
 #include "core/view.h"
 #include "cuda/stream.h"
+#include "kernels/collectives/ranks.h"
 #include "kernels/cost.h"
 #include "kernels/moe/expert_rows.h"
 
 namespace fathom::kernels {
 
-inline constexpr int kMaxAllToAllRanks      = 8;
 inline constexpr int kMaxDispatchTopK       = 8;
-inline constexpr int kAllToAllTimeout       = 20;    // seconds
 inline constexpr int64_t kMaxAllToAllTokens = 4096;  // of all ranks together
 inline constexpr int64_t kLowLatencyTokens  = 512;   // of a rank, of which buffers have room in low_latency
 
-// How rows travel. low_latency: with a flag beside every 4 bytes, at most kLowLatencyTokens; simple: with
-// a flag for each row, half the bytes.
+// How rows travel. low_latency: the data say that they are here, at most kLowLatencyTokens; simple: with a
+// flag for each row, behind a fence.
 enum class AllToAllProtocol { low_latency, simple };
 
 // Where the others send to, in the memory of each rank. What dispatch sends has two halves, which successive
@@ -70,7 +68,7 @@ struct AllToAllBuffer {
   }
   int64_t sum_flags(int64_t source) const { return rows(2, 0) + area(0, source, 4 * max_tokens); }
   int64_t low_latency_sums(int64_t source) const {
-    return sum_flags(ranks) + area(0, source, 2 * sum_bytes() * low_latency_tokens());
+    return sum_flags(ranks) + area(0, source, sum_bytes() * low_latency_tokens());
   }
   int64_t sums(int64_t source) const {
     return low_latency_sums(ranks) + area(0, source, sum_bytes() * max_tokens);
@@ -90,7 +88,7 @@ struct AllToAllPeers {
   AllToAllBuffer layout;         // of at least one token
   // Of each rank, layout.bytes() that were zero before the first call, aligned to 256 bytes, which this GPU
   // can write (cuda/peer_access.h).
-  std::array<std::byte*, kMaxAllToAllRanks> receive = {};
+  std::array<std::byte*, kMaxRanks> receive = {};
 };
 
 // Tells a dispatch and its combine from all others, so that old flags don't count. `pass` [1] is in device
@@ -116,7 +114,7 @@ struct DispatchedRows {
 
 // x [T, H], experts and weights [T, top_k]; contiguous, x and to.sorted aligned to 16 bytes. Experts that no
 // rank has (-1: padding) are left out. T <= max_tokens and ranks T <= kMaxAllToAllTokens; H = width, a
-// multiple of 8; top_k <= kMaxDispatchTopK; 2 to kMaxAllToAllRanks ranks. Of no tokens, ranks still wait for
+// multiple of 8; top_k <= kMaxDispatchTopK; 2 to kMaxRanks ranks. Of no tokens, ranks still wait for
 // each other.
 void expert_dispatch(View<const bf16, 2> x, View<const int32_t, 2> experts, View<const float, 2> weights,
                      const AllToAllPeers& peers, const AllToAllCall& call, const DispatchedRows& to,

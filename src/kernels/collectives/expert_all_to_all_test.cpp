@@ -406,7 +406,7 @@ TEST(AllToAllBuffer, AreasLieApart) {
             areas.emplace_back(b.rows(half, r), (2 * width + 32) * tokens);
           }
           areas.emplace_back(b.sum_flags(r), 4 * tokens);
-          areas.emplace_back(b.low_latency_sums(r), 4 * width * low_latency);
+          areas.emplace_back(b.low_latency_sums(r), 2 * width * low_latency);
           areas.emplace_back(b.sums(r), 2 * width * tokens);
         }
         std::sort(areas.begin(), areas.end());

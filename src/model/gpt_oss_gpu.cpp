@@ -14,7 +14,6 @@
 #include "kernels/moe/permute.h"
 #include "kernels/moe/rmsnorm_router.h"
 #include "kernels/norm/add_rmsnorm.h"
-#include "model/all_reduce_protocol.h"
 #include "model/yarn.h"
 
 namespace fathom::model {
@@ -177,8 +176,7 @@ void GptOssGpu::project_out(size_t l, const GpuBatch& batch, StreamRef stream) {
   if (ranks() == 1) return kernels::linear_add(attn_out, w, x, stream, order_);
   kernels::linear(attn_out, w, partial_.as({T, H}), stream, order_);
   kernels::all_reduce_add(View<const float, 3>(partial_.as({T, 1, H})),
-                          View<const int32_t, 2>(nullptr, {0, 0}), peers_, sum(batch, l, 0), x,
-                          all_reduce_protocol(T), stream);
+                          View<const int32_t, 2>(nullptr, {0, 0}), peers_, sum(batch, l, 0), x, stream);
 }
 
 // expert_outputs = the experts of norm(x). The next add_rmsnorm adds them to x; of several ranks, the sum
@@ -224,7 +222,7 @@ void GptOssGpu::add_experts(size_t l, const GpuBatch& batch, StreamRef stream) {
   if (ranks() > 1)
     kernels::all_reduce_add(View<const float, 3>(expert_outputs_.as({T, config_.num_experts_per_tok, H})),
                             View<const int32_t, 2>(expert_ids_.as({T, config_.num_experts_per_tok})), peers_,
-                            sum(batch, l, 1), x_.as({T, H}), all_reduce_protocol(T), stream);
+                            sum(batch, l, 1), x_.as({T, H}), stream);
 }
 
 void GptOssGpu::logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream) {

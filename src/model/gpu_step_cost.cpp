@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_cost.h"
 #include "kernels/attention/rope_table.h"
+#include "kernels/collectives/all_reduce_add.h"
 #include "kernels/embedding/embedding_gpu.h"
 #include "kernels/gemm/linear_gpu.h"
 #include "kernels/moe/experts_cost.h"
@@ -11,7 +12,6 @@
 #include "kernels/moe/rmsnorm_router.h"
 #include "kernels/norm/add_rmsnorm.h"
 #include "kernels/sampling/sample.h"
-#include "model/all_reduce_protocol.h"
 
 namespace fathom::model {
 namespace {
@@ -58,9 +58,6 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   const int64_t heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, R = pass.logit_rows;
   const int64_t units = padded(c.intermediate_size), depth = padded(H);
   const int64_t N          = pass.ranks;
-  const char* all_reduce   = all_reduce_protocol(T) == kernels::AllReduceProtocol::simple
-                                 ? "all_reduce_add_simple"
-                                 : "all_reduce_add_low_latency";
   const bool few           = T <= kernels::kMaxGemvRows && !pass.fixed_order;
   const bool few_logits    = R <= kernels::kMaxGemvRows && !pass.fixed_order;
   const auto linear_kernel = [](bool gemv) { return gemv ? "linear_gemv" : "wgmma_gemm_kernel"; };
@@ -91,7 +88,7 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
     } else {
       to.launch(linear_kernel(few), "LinearEpilogue<false>",
                 kernels::linear_cost(T, padded(H), heads * kHeadDim, H, true));
-      to.launch(all_reduce, "", kernels::all_reduce_add_cost(T, 1, H, N));
+      to.launch("all_reduce_add_kernel", "", kernels::all_reduce_add_cost(T, 1, H, N));
     }
     to.launch("rmsnorm_router_kernel", "", kernels::rmsnorm_router_cost(T, H, E, top_k));
     const int64_t expert_rows = tokens * top_k;
@@ -112,7 +109,7 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
       to.launch("wgmma_gemm_kernel", "SwigluEpilogue", up(expert_rows), expected);
       to.launch("wgmma_gemm_kernel", "WeightedEpilogue", down, expected);
     }
-    if (N > 1) to.launch(all_reduce, "", kernels::all_reduce_add_cost(T, top_k, H, N));
+    if (N > 1) to.launch("all_reduce_add_kernel", "", kernels::all_reduce_add_cost(T, top_k, H, N));
   }
   if (R == 0) return to.costs;
   to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_rows_cost(R, H, N > 1 ? 0 : top_k));

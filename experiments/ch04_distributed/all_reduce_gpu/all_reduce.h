@@ -51,7 +51,7 @@ struct Sums {
 // Each captures its call when prepared.
 using Call = std::function<void(const Sums&, Context&)>;
 FATHOM_CUDA_LAUNCHER Call nccl_then_add(const Sums& p, Context& context);
+FATHOM_CUDA_LAUNCHER Call row_flags(const Sums& p, Context& context);
 FATHOM_CUDA_LAUNCHER Call low_latency(const Sums& p, Context& context);
-FATHOM_CUDA_LAUNCHER Call simple(const Sums& p, Context& context);
 
 }  // namespace fathom::lab::all_reduce_gpu

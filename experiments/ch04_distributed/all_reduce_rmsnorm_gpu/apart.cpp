@@ -5,7 +5,6 @@
 
 #include "kernels/collectives/all_reduce_add.h"
 #include "kernels/norm/add_rmsnorm.h"
-#include "model/all_reduce_protocol.h"
 #include "peer_memory.h"
 #include "step_graph.h"
 
@@ -29,8 +28,7 @@ Call apart(const NormedSums& p, Context& context) {
                                                 const kernels::CollectiveCall& call, StreamRef stream) {
                     kernels::all_reduce_add(
                         View<const float, 3>(part.data(), {part.extent(0), 1, part.extent(1)}),
-                        View<const int32_t, 2>(nullptr, {0, 0}), receiver->peers, call, x,
-                        model::all_reduce_protocol(part.extent(0)), stream);
+                        View<const int32_t, 2>(nullptr, {0, 0}), receiver->peers, call, x, stream);
                     kernels::add_rmsnorm(x, nothing(), weight, kEpsilon, y, stream);
                   });
 }

@@ -11,7 +11,6 @@
 // Ranks are in lockstep (ranks.h).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,27 +22,16 @@
 
 namespace fathom::kernels {
 
-inline constexpr int64_t kLowLatencyRows = 8192;  // of which receive buffers have room in low_latency
-
 // Where the others send to, in the memory of each rank. Two halves, which successive all-reduces use in turn:
 // a rank that is in the next one has read what it got in this one when it sends again into the same half.
 struct ReceiveBuffer {
   int64_t ranks = 1, max_rows = 0, width = 0;
 
-  // Byte offsets of what comes from rank `source`.
-  int64_t barrier(int64_t source) const { return source * 4; }
-  int64_t row_flags(int half, int64_t source) const { return 256 + (half * ranks + source) * flag_bytes(); }
-  int64_t low_latency(int half, int64_t source) const {
-    return row_flags(2, 0) + (half * ranks + source) * low_latency_bytes();
-  }
+  // It begins with a flag of each rank, of its barriers. Byte offset of the rows of rank `source`:
   int64_t rows(int half, int64_t source) const {
-    return low_latency(2, 0) + (half * ranks + source) * (max_rows * width * 4);
+    return 256 + (half * ranks + source) * (max_rows * width * 4);
   }
   int64_t bytes() const { return ranks > 1 ? rows(2, 0) : 0; }
-
- private:
-  int64_t flag_bytes() const { return (max_rows * 4 + 255) / 256 * 256; }
-  int64_t low_latency_bytes() const { return std::min(max_rows, kLowLatencyRows) * width * 4; }
 };
 
 struct Peers {
@@ -54,26 +42,19 @@ struct Peers {
   std::array<std::byte*, kMaxRanks> receive = {};
 };
 
-// Tells a call from all others, so that old flags don't count. `pass` [1] is in device memory, which no
-// kernel of the chain of dependent launches writes (cuda/launch.cuh): 1, 2, .. with each forward pass.
-// `index` is the call's place in its pass, 0 to `count` - 1; even ones use one half of the buffer, odd ones
-// the other, and `count` is even. Between two calls into the same half lies another collective of all ranks.
-// (A number comes again after 2^32 calls. By then a row's flags have been overwritten, unless no pass in
-// between had so many rows.)
+// `index` is the call's place in its forward pass, 0 to `count` - 1; even ones use one half of the buffer,
+// odd ones the other, and `count` is even. Between two calls into the same half lies another collective of
+// all ranks. `pass` [1] tells a barrier from those before it, whose flags don't count: 1, 2, .. with each
+// pass. It is in device memory, which no kernel of the chain of dependent launches writes (cuda/launch.cuh).
 struct CollectiveCall {
   View<const int32_t, 1> pass;
   int index = 0, count = 2;
 };
 
-// How rows travel. low_latency: each number is its own flag (lamport.cuh), at most kLowLatencyRows;
-// simple: with a flag for each row, behind a fence.
-enum class AllReduceProtocol { low_latency, simple };
-
 // parts [T, J, H], ids [T, J] or empty, x [T, H], contiguous, aligned to 16 bytes; T <= max_rows, H = width,
 // a multiple of 4; 2 to kMaxRanks ranks.
 void all_reduce_add(View<const float, 3> parts, View<const int32_t, 2> ids, const Peers& peers,
-                    const CollectiveCall& call, View<float, 2> x, AllReduceProtocol protocol,
-                    StreamRef stream);
+                    const CollectiveCall& call, View<float, 2> x, StreamRef stream);
 
 // Waits until all ranks are here. What they wrote before, also into each other's memory, is visible to the
 // kernels that follow. Uses no half of the buffer. Between two barriers there is an all-reduce.

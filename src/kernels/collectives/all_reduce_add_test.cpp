@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kTwo                            = 2;
 constexpr std::array<DeviceId, kTwo> kDevices = {DeviceId{0}, DeviceId{1}};
-// 187 rows of 2880 are what one wave of CTAs of an H100 has in low latency.
+// 187 rows of 2880 are what one wave of CTAs of an H100 has.
 constexpr std::array<int64_t, 12> kNumbersOfRows = {1, 2, 31, 32, 33, 127, 187, 188, 256, 257, 1000, 1};
 
 class AllReduceAdd : public testing::Test {
@@ -63,10 +63,10 @@ struct Ranks {
   void set_pass(int32_t number) {
     for (size_t r = 0; r < kTwo; ++r) of(r).to_device(pass[r].data(), &number, 4);
   }
-  void all_reduce(size_t r, int64_t count, int index, AllReduceProtocol protocol) {
+  void all_reduce(size_t r, int64_t count, int index) {
     all_reduce_add(View<const float, 3>(parts[r].as({count, addends, width})), ids_of(r, count), peers[r],
                    {.pass = View<const int32_t, 1>(pass[r].view()), .index = index, .count = 4},
-                   x[r].as({count, width}), protocol, of(r).stream());
+                   x[r].as({count, width}), of(r).stream());
   }
   View<const int32_t, 2> ids_of(size_t r, int64_t count) const {
     if (ids[r].size() == 0) return View<const int32_t, 2>(nullptr, {0, 0});
@@ -91,7 +91,7 @@ std::vector<float> normal(int64_t n, uint64_t seed) {
 }
 
 // Each third number is 0, every other of them -0, and the first two addends cancel in some columns: sums that
-// are 0, whose bits say in low latency that nothing has come.
+// are 0, whose bits say that nothing has come.
 std::vector<float> parts_with_zeros(const Ranks& of, uint64_t seed) {
   const auto width = static_cast<size_t>(of.width), row = static_cast<size_t>(of.addends) * width;
   std::vector<float> numbers = normal(of.rows * of.addends * of.width, seed);
@@ -105,15 +105,15 @@ std::vector<float> parts_with_zeros(const Ranks& of, uint64_t seed) {
 void expect_nothing_received(const Ranks& ranks) {
   const ReceiveBuffer& layout = ranks.layout;
   for (size_t r = 0; r < kTwo; ++r) {
-    std::vector<uint32_t> left(static_cast<size_t>(layout.rows(0, 0) - layout.low_latency(0, 0)) / 4);
-    Ranks::of(r).to_host(left.data(), ranks.receive[r].data() + layout.low_latency(0, 0),
+    std::vector<uint32_t> left(static_cast<size_t>(layout.bytes() - layout.rows(0, 0)) / 4);
+    Ranks::of(r).to_host(left.data(), ranks.receive[r].data() + layout.rows(0, 0),
                          static_cast<int64_t>(left.size()) * 4);
     ASSERT_EQ(std::count(left.begin(), left.end(), 0u), static_cast<std::ptrdiff_t>(left.size())) << r;
   }
 }
 
 // `times` all-reduces into the same x, whose other halves still hold the one before.
-void expect_sums(int64_t rows, int64_t addends, int64_t width, int times, AllReduceProtocol protocol) {
+void expect_sums(int64_t rows, int64_t addends, int64_t width, int times) {
   SCOPED_TRACE(testing::Message() << rows << " x " << addends << " x " << width);
   Ranks ranks(rows, addends, width);
   const std::vector<float> x = normal(rows * width, 99);
@@ -130,7 +130,7 @@ void expect_sums(int64_t rows, int64_t addends, int64_t width, int times, AllRed
             expected[static_cast<size_t>(t * width + h)] +=
                 static_cast<double>(parts[static_cast<size_t>((t * addends + j) * width + h)]);
     }
-    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, n % 4, protocol); });
+    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, n % 4); });
     ranks.synchronize();
   }
   std::array<std::vector<float>, kTwo> found;
@@ -148,20 +148,14 @@ void expect_sums(int64_t rows, int64_t addends, int64_t width, int times, AllRed
 }
 
 TEST_F(AllReduceAdd, AddsTheSumsOfAllRanksToEach) {
-  for (const auto protocol : {AllReduceProtocol::low_latency, AllReduceProtocol::simple}) {
-    for (const int64_t rows : kNumbersOfRows) {
-      if (protocol == AllReduceProtocol::low_latency && rows > kLowLatencyRows) continue;
-      for (const int64_t addends : {1, 4}) expect_sums(rows, addends, 2880, 6, protocol);
-    }
-    for (const int64_t width : {4, 64, 132}) expect_sums(7, 3, width, 5, protocol);
-  }
+  for (const int64_t rows : kNumbersOfRows)
+    for (const int64_t addends : {1, 4}) expect_sums(rows, addends, 2880, 6);
+  for (const int64_t width : {4, 64, 132}) expect_sums(7, 3, width, 5);
 }
 
 // Each rank has the addends of its own experts; what it has of the others is not to be read.
 TEST_F(AllReduceAdd, LeavesOutExpertsOfOtherRanks) {
-  for (const auto& [rows, protocol] :
-       {std::pair<int64_t, AllReduceProtocol>{5, AllReduceProtocol::low_latency},
-        {70, AllReduceProtocol::simple}}) {
+  for (const int64_t rows : {5, 70}) {
     constexpr int64_t kTopK = 4, kWidth = 64;
     Ranks ranks(rows, kTopK, kWidth);
     ranks.set_pass(1);
@@ -178,7 +172,7 @@ TEST_F(AllReduceAdd, LeavesOutExpertsOfOtherRanks) {
       Ranks::of(r).to_device(ranks.parts[r].data(), parts.data(), ranks.parts[r].bytes());
       Ranks::of(r).set_words(ranks.x[r].data(), ranks.x[r].bytes(), 0);
     }
-    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, 0, protocol); });
+    ranks.on_each([&](size_t r) { ranks.all_reduce(r, rows, 0); });
     ranks.synchronize();
     for (size_t r = 0; r < kTwo; ++r) {
       std::vector<float> x(static_cast<size_t>(rows * kWidth));
@@ -191,7 +185,7 @@ TEST_F(AllReduceAdd, LeavesOutExpertsOfOtherRanks) {
 TEST_F(AllReduceAdd, OfNoRowsIsNothing) {
   Ranks ranks(1, 1, 64);
   ranks.set_pass(1);
-  ranks.on_each([&](size_t r) { ranks.all_reduce(r, 0, 0, AllReduceProtocol::simple); });
+  ranks.on_each([&](size_t r) { ranks.all_reduce(r, 0, 0); });
   ranks.synchronize();
 }
 
@@ -200,9 +194,6 @@ TEST_F(AllReduceAdd, OfNoRowsIsNothing) {
 TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
   constexpr int64_t kRows = 100, kWidth = 2880;
   Ranks ranks(kRows, 1, kWidth);
-  const auto protocol = [](int64_t rows) {
-    return rows < kRows ? AllReduceProtocol::low_latency : AllReduceProtocol::simple;
-  };
   std::array<std::unique_ptr<CudaGraph>, kTwo> few, many;
   const auto set_parts = [&](int number) {
     for (size_t r = 0; r < kTwo; ++r)
@@ -214,14 +205,14 @@ TEST_F(AllReduceAdd, WorksInGraphsThatAreReplayed) {
   for (const int64_t rows : {int64_t{5}, kRows}) {  // loads the kernels
     ranks.set_pass(++passes);
     ranks.on_each([&](size_t r) {
-      for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index, protocol(rows));
+      for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index);
     });
     ranks.synchronize();
   }
   ranks.on_each([&](size_t r) {
     const auto both = [&, r](int64_t rows) {
       return [&, r, rows] {
-        for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index, protocol(rows));
+        for (int index = 0; index < 2; ++index) ranks.all_reduce(r, rows, index);
         rank_barrier(ranks.peers[r],
                      {.pass = View<const int32_t, 1>(ranks.pass[r].view()), .index = 2, .count = 4},
                      Ranks::of(r).stream());

@@ -292,9 +292,7 @@ TEST_F(AllReduceRmsnorm, HasTheBitsOfTheTwoOpsThatItFuses) {
         for (size_t q = 0; q < 2; ++q) peers.receive[q] = receive[q].data();
         all_reduce_add(ranks.parts(r, at), ranks.ids(r, at), peers,
                        {.pass = View<const int32_t, 1>(pass[r].view()), .index = 0, .count = 2},
-                       ranks[r].x.as({rows, width}),
-                       rows <= kLowLatencyRows ? AllReduceProtocol::low_latency : AllReduceProtocol::simple,
-                       ranks[r].stream);
+                       ranks[r].x.as({rows, width}), ranks[r].stream);
       });
       ranks.synchronize();  // before add_rmsnorm is loaded, which may wait for the GPU
       ranks.on_each([&](size_t r) {

@@ -36,11 +36,16 @@ int main(int, char** argv) {
     for (const int64_t end = now_ns(CLOCK_MONOTONIC) + seed % kTick; now_ns(CLOCK_MONOTONIC) < end;)
       ;  // else each would begin right behind a tick, the last sample of the profile before
     const int64_t at_start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t slot           = -1;
+    bool lot               = false;
     const auto in_a        = [&] {
       const int64_t used = now_ns(CLOCK_THREAD_CPUTIME_ID) - at_start;
-      if (order == "shuffled")
-        return std::mt19937_64(seed + used / 200'000)() % 10 == 0;  // drawn each 0.2 ms
-      if (order == "sorted") return used < samples * kTick / 10;    // first `a`, then `b`
+      if (order ==
+          "shuffled") {  // drawn each 0.2 ms, and only then: a draw belongs neither to `a` nor to `b`
+        if (slot != used / 200'000) slot = used / 200'000, lot = std::mt19937_64(seed + slot)() % 10 == 0;
+        return lot;
+      }
+      if (order == "sorted") return used < samples * kTick / 10;  // first `a`, then `b`
       return (now_ns(CLOCK_MONOTONIC) + static_cast<int64_t>(seed / 7 % kTick)) % kTick <
              kTick / 10;  // lockstep
     };

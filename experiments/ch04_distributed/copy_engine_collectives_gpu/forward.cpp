@@ -4,16 +4,13 @@
 
 #include <array>
 #include <map>
-#include <vector>
 
 #include "core/expect.h"
 #include "cuda/check.h"
 #include "cuda/cublas.h"
-#include "cuda/device_buffer.h"
 #include "cuda/event.h"
-#include "cuda/peer_access.h"
 #include "cuda/side_stream.h"
-#include "cuda/stream_signal.h"
+#include "lab/peer_ranks.h"
 
 namespace fathom::lab::copy_engine_collectives_gpu {
 namespace {
@@ -36,41 +33,8 @@ struct Side {
   }
 };
 
-// What a rank tells the others.
-struct Addresses {
-  bf16* weights;
-  uint64_t* nonces;
-  uint32_t* signals;
-};
-
-// Signals of a rank to another one: a layer's rows are there; the last one: the rank has begun its step.
-constexpr int64_t kSignals = kLayers + 1;
-int64_t signal_of(int from, int64_t i) { return from * kSignals + i; }
-
-struct Peers {
-  Side side;
-  DeviceBuffer<uint32_t> signals;  // not of the arena, which is overwritten between samples
-  std::vector<Addresses> of;       // of each rank
-  uint32_t step = 0;
-};
-
-std::shared_ptr<Peers> meet(const ShardedLayers& p, const Rank& me) {
-  std::vector<DeviceId> devices;
-  for (int r = 0; r < me.size(); ++r) devices.push_back({r});
-  if (const Status can = can_access_peers(devices); !can)
-    throw Unavailable("needs_feature", can.error().message);
-  if (me.rank() == 0) enable_peer_access(devices);
-  me.barrier();
-  const auto peers = std::make_shared<Peers>();
-  peers->signals   = {*me.device(), kRanks * kSignals};
-  me.device()->set_words(peers->signals.data(), peers->signals.bytes(), 0);
-  auto* addresses      = reinterpret_cast<Addresses*>(me.shared().data());
-  addresses[me.rank()] = {p.weights.data(), p.nonces.data(), peers->signals.data()};
-  me.barrier();  // all have said where
-  peers->of.assign(addresses, addresses + me.size());
-  me.barrier();  // all have read it
-  return peers;
-}
+// Signals of a rank to another one: a layer's rows are there, and this one: the rank has begun its step.
+constexpr int kBegun = kLayers, kSignals = kLayers + 1;
 
 }  // namespace
 
@@ -128,48 +92,55 @@ Call beside_nccl(const ShardedLayers& p, Context& context, int max_ctas) {
 }
 
 Call beside_pushes(const ShardedLayers& p, Context& context, Push push) {
-  const Rank& me      = *context.rank;
-  const auto peers    = meet(p, me);
-  const auto products = std::make_shared<Products>(p);
+  const Rank& me = *context.rank;
+  struct Kept {
+    PeerRanks peers;
+    Products products;
+    Side side;
+    uint32_t step = 0;
+  };
+  const auto kept =
+      std::shared_ptr<Kept>(new Kept{.peers    = PeerRanks(me, {p.weights.data(), p.nonces.data()}, kSignals),
+                                     .products = Products(p),
+                                     .side     = {}});
   // Loads the kernels: CUDA may wait for this GPU before it loads one, and so for the other rank.
   const int device = me.device()->id().ordinal;
   push(reinterpret_cast<std::byte*>(p.rows_of(0, 0)), device, reinterpret_cast<std::byte*>(p.rows_of(0, 1)),
        device, p.shard_bytes(), context.stream);
-  products->layer(p, 0, context.stream);
+  kept->products.layer(p, 0, context.stream);
   me.device()->synchronize();
   me.barrier();
-  return [=, push = std::move(push)](const ShardedLayers& q, Context& c) {
-    const int own = c.rank->rank(), ranks = c.rank->size();
-    FATHOM_EXPECT(q.weights.data() == peers->of[static_cast<size_t>(own)].weights,
+  return [kept, push = std::move(push)](const ShardedLayers& q, Context& c) {
+    const int own          = c.rank->rank();
+    const PeerRanks& peers = kept->peers;
+    const Side& side       = kept->side;
+    FATHOM_EXPECT(q.weights.data() == peers.address<bf16>(own, 0),
                   "ranks push into the memory that they were told of");
-    const StreamRef stream = peers->side.stream.get();
-    const uint32_t step    = ++peers->step;
-    const auto of_others   = [&](auto&& f) {
-      for (int r = 1; r < ranks; ++r) f((own + r) % ranks, peers->of[static_cast<size_t>((own + r) % ranks)]);
+    const StreamRef stream = side.stream.get();
+    const uint32_t step    = ++kept->step;
+    const auto for_others  = [&](auto&& f) {
+      for (int r = 1; r < kRanks; ++r) f((own + r) % kRanks);
     };
     // Nobody writes into a rank's weights while it still computes with those of the step before.
-    peers->side.begin(c.stream);
-    of_others([&](int, const Addresses& to) { signal(stream, to.signals + signal_of(own, kLayers), step); });
-    of_others([&](int from, const Addresses&) {
-      wait_for_signal(stream, peers->signals.data() + signal_of(from, kLayers), step);
-    });
+    side.begin(c.stream);
+    for_others([&](int to) { peers.signal(to, kBegun, step, stream); });
+    for_others([&](int from) { peers.wait(from, kBegun, step, stream); });
     const auto push_to = [&](int rank, const void* from, void* to, int64_t bytes) {
       push(static_cast<const std::byte*>(from), own, static_cast<std::byte*>(to), rank, bytes, stream);
     };
-    for (int64_t l = 0; l < kLayers; ++l)
-      of_others([&](int rank, const Addresses& to) {
+    for (int l = 0; l < kLayers; ++l)
+      for_others([&](int to) {
         const bf16* const rows = q.rows_of(l, own);
-        push_to(rank, rows, to.weights + (rows - q.weights.data()), q.shard_bytes());
-        if (l + 1 == kLayers) push_to(rank, &q.nonces(own, 0), to.nonces + 2 * own, q.nonce_bytes());
-        signal(stream, to.signals + signal_of(own, l), step);
+        push_to(to, rows, peers.address<bf16>(to, 0) + (rows - q.weights.data()), q.shard_bytes());
+        if (l + 1 == kLayers)
+          push_to(to, &q.nonces(own, 0), peers.address<uint64_t>(to, 1) + 2 * own, q.nonce_bytes());
+        peers.signal(to, l, step, stream);
       });
-    for (int64_t l = 0; l < kLayers; ++l) {
-      of_others([&](int from, const Addresses&) {
-        wait_for_signal(c.stream, peers->signals.data() + signal_of(from, l), step);
-      });
-      products->layer(q, l, c.stream);
+    for (int l = 0; l < kLayers; ++l) {
+      for_others([&](int from) { peers.wait(from, l, step, c.stream); });
+      kept->products.layer(q, l, c.stream);
     }
-    peers->side.end(c.stream);
+    side.end(c.stream);
   };
 }
 

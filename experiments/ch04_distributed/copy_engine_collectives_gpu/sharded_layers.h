@@ -16,8 +16,8 @@
 
 namespace fathom::lab::copy_engine_collectives_gpu {
 
-inline constexpr int kRanks      = 2;
-inline constexpr int64_t kLayers = 4;
+inline constexpr int kRanks  = 2;
+inline constexpr int kLayers = 4;
 
 struct ShardedLayers {
   View<const bf16, 3> shards;  // [kLayers, W / kRanks, W]

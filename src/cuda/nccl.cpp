@@ -13,6 +13,8 @@ namespace {
 // Of nccl.h, version 2, whose ABI keeps them.
 constexpr int kMajor = 2, kBytes = 1, kFloat32 = 7, kSum = 0;
 
+static_assert(sizeof(NcclConfig) == 40, "ncclConfig_t up to netName");
+
 Result<Nccl> open_nccl() {
   const auto library = open_cuda_library("nccl", kMajor);
   if (!library) return library.error();

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -42,14 +43,19 @@ class Variable {
 
 using Communicator = std::shared_ptr<const NcclCommunicator>;
 
-// A rank is a thread. NCCL reads NCCL_ALGO and NCCL_PROTO when it makes a communicator (its table of times
-// for each size is made there), so one process has communicators of several settings. Rank 0 sets them, and
-// the ranks' barriers keep every other rank from reading the environment meanwhile.
+// NCCL reads NCCL_ALGO and NCCL_PROTO when it makes a communicator (its table of times for each size is made
+// there), so one process has communicators of several settings. Rank 0 sets them, and the ranks' barriers
+// keep every other rank from reading the environment meanwhile. They take a second to make and serve all
+// points: a rank's thread ends with a point, so they are the process's.
 Communicator communicator_of(const Rank& me, const Tuning& t) {
-  using Key = std::tuple<std::string, std::string, int, int, int>;
-  thread_local std::map<Key, Communicator> made;
+  using Key = std::tuple<int, std::string, std::string, int, int, int>;
+  static std::mutex mutex;
+  static auto& made  = *new std::map<Key, Communicator>;  // at exit CUDA may be gone before them
   const auto text    = [](const char* of) { return std::string(of ? of : ""); };
-  Communicator& mine = made[{text(t.algorithm), text(t.protocol), t.cga_cluster, t.min_ctas, t.max_ctas}];
+  Communicator& mine = [&]() -> Communicator& {
+    const std::lock_guard lock(mutex);
+    return made[{me.rank(), text(t.algorithm), text(t.protocol), t.cga_cluster, t.min_ctas, t.max_ctas}];
+  }();
   if (mine) return mine;
   if (!nccl()) throw Unavailable("needs_library", why_no_nccl());
   auto* id = reinterpret_cast<NcclId*>(me.shared().data());

@@ -86,6 +86,9 @@ Call tuned(const AllReduces& p, Context& context, const Tuning& tuning) {
   const auto sum = [&] {
     kept->communicator->all_reduce(p.message.data(), p.sums.data(), p.message.size(), context.stream);
   };
+  // A kernel that waits for the other rank keeps that rank from freeing or allocating, where GPUs map each
+  // other's memory: all are past that.
+  context.rank->barrier();
   sum();  // NCCL makes its connections, which is not allowed during capture
   FATHOM_CUDA(cudaStreamSynchronize(context.stream));
   context.rank->barrier();  // the other ranks have done so too

@@ -220,6 +220,14 @@ void print_gpu_ceilings(const GpuCeilings& c) {
   for (const PeerRate& entry : c.peers)
     row(fmt::format("{} to {}{}", entry.from, entry.to, entry.direct ? "" : ", by the host"),
         entry.bytes_per_s, nullptr, 1e9);
+  for (const PeerRate& entry : c.peers)
+    if (entry.both_bytes_per_s.trials > 0)
+      row(fmt::format("{} and {}, both at once", entry.from, entry.to), entry.both_bytes_per_s, nullptr, 1e9);
+  if (!c.peers.empty() && !c.peers.front().copies.empty())
+    header("a copy between GPUs, us", "of copies in a row; no launch");
+  for (const PeerRate& entry : c.peers)
+    for (const PeerCopy& copy : entry.copies)
+      row(fmt::format("{} to {}, {}", entry.from, entry.to, size_text(copy.bytes)), copy.ns, nullptr, 1e3);
   for (const NotMeasured& missing : c.not_measured)
     folded("  not measured: ", fmt::format("{}: {}", missing.what, missing.why));
 }

@@ -11,7 +11,9 @@ namespace fathom {
 namespace {
 
 // Of nccl.h, version 2, whose ABI keeps them.
-constexpr int kMajor = 2, kFloat32 = 7, kSum = 0;
+constexpr int kMajor = 2, kBytes = 1, kFloat32 = 7, kSum = 0;
+
+static_assert(sizeof(NcclConfig) == 40, "ncclConfig_t up to netName");
 
 Result<Nccl> open_nccl() {
   const auto library = open_cuda_library("nccl", kMajor);
@@ -24,8 +26,12 @@ Result<Nccl> open_nccl() {
   };
   fetch(table.get_unique_id, "ncclGetUniqueId");
   fetch(table.comm_init_rank, "ncclCommInitRank");
+  fetch(table.comm_init_rank_config, "ncclCommInitRankConfig");
   fetch(table.comm_destroy, "ncclCommDestroy");
   fetch(table.all_reduce, "ncclAllReduce");
+  fetch(table.all_gather, "ncclAllGather");
+  fetch(table.group_start, "ncclGroupStart");
+  fetch(table.group_end, "ncclGroupEnd");
   fetch(table.get_error_string, "ncclGetErrorString");
   if (!absent.empty()) return Error{absent};
   return table;
@@ -51,14 +57,29 @@ NcclId make_nccl_id() {
   return id;
 }
 
-NcclCommunicator::NcclCommunicator(const NcclId& id, int rank, int ranks) {
-  check(nccl()->comm_init_rank(&communicator_, ranks, id, rank), "ncclCommInitRank");
+NcclCommunicator::NcclCommunicator(const NcclId& id, int rank, int ranks, const NcclSettings& settings) {
+  NcclConfig config;
+  if (settings.cga_cluster >= 0) config.cga_cluster = settings.cga_cluster;
+  if (settings.min_ctas > 0) config.min_ctas = settings.min_ctas;
+  if (settings.max_ctas > 0) config.max_ctas = settings.max_ctas;
+  check(nccl()->comm_init_rank_config(&communicator_, ranks, id, rank, &config), "ncclCommInitRankConfig");
 }
 NcclCommunicator::~NcclCommunicator() { (void)nccl()->comm_destroy(communicator_); }
 
 void NcclCommunicator::all_reduce(const float* from, float* to, int64_t count, StreamRef stream) const {
   check(nccl()->all_reduce(from, to, static_cast<size_t>(count), kFloat32, kSum, communicator_, stream),
         "ncclAllReduce");
+}
+
+void NcclCommunicator::all_gather(const void* from, void* to, int64_t bytes, StreamRef stream) const {
+  check(nccl()->all_gather(from, to, static_cast<size_t>(bytes), kBytes, communicator_, stream),
+        "ncclAllGather");
+}
+
+void nccl_group(const std::function<void()>& collectives) {
+  check(nccl()->group_start(), "ncclGroupStart");
+  collectives();
+  check(nccl()->group_end(), "ncclGroupEnd");
 }
 
 }  // namespace fathom

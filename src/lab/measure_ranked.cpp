@@ -7,7 +7,9 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cuda/device.h"
 #include "lab/floor_check.h"
 #include "lab/input_sets.h"
 #include "lab/interleaved_ceilings.h"
@@ -15,6 +17,8 @@
 #include "lab/rank_steps.h"
 #include "lab/summary.h"
 #include "lab/variant_records.h"
+#include "machine/gpu.h"
+#include "machine/nvml.h"
 #include "measure/clock.h"
 #include "measure/latin_square.h"
 #include "measure/statistics.h"
@@ -42,7 +46,10 @@ class RankRun {
         group_(group),
         rank_(rank),
         steps_(experiment, options.run.seed, group, cpus, rank),
-        shared_seeds_(options.run.seed) {}
+        shared_seeds_(options.run.seed) {
+    if (rank != 0 || !steps_.device()) return;
+    if (const auto found = machine::nvml_gpu(machine::gpu(steps_.device()->id())->uuid)) nvml_ = *found;
+  }
 
   void run() {
     std::vector<VariantRecord> records = blank_records(experiment_, options_);
@@ -195,16 +202,29 @@ class RankRun {
     }
   }
 
-  // Of one untimed step, as rank 0's problem has them.
+  // Of untimed steps: what rank 0's problem says of the last one, and what its GPU moved over NVLink.
   void collect_metrics(PointRecord& point) {
     for (size_t v = 0; v < point.variants.size(); ++v) {
       VariantRecord& record = point.variants[v];
       if (record.status != Outcome::ok) continue;
-      steps_.sample(v, 0, {}, record);
+      // All ranks have ended their samples when this one has, and none has begun the next.
+      const auto before = nvlink_traffic();
+      steps_.sample(v, 0, {.steps = point.calls_per_sample}, record);
+      const auto after = nvlink_traffic();
       if (record.status != Outcome::ok) continue;
       const CallMetrics metrics = steps_.problems()[0].metrics();
       record.metrics.insert(metrics.begin(), metrics.end());
+      if (!before || !after) continue;
+      const auto steps                    = static_cast<double>(point.calls_per_sample);
+      record.metrics["nvlink_sent_bytes"] = {
+          static_cast<double>(after->sent_bytes - before->sent_bytes) / steps, "lower"};
+      record.metrics["nvlink_received_bytes"] = {
+          static_cast<double>(after->received_bytes - before->received_bytes) / steps, "lower"};
     }
+  }
+
+  std::optional<machine::NvlinkTraffic> nvlink_traffic() const {
+    return nvml_ ? nvml_->nvlink_traffic() : std::nullopt;
   }
 
   double rank0_elapsed_s(int64_t began) {
@@ -281,7 +301,8 @@ class RankRun {
   RankGroup& group_;
   int rank_;
   RankSteps steps_;
-  Seeds shared_seeds_;  // the same on all ranks
+  Seeds shared_seeds_;                    // the same on all ranks
+  std::optional<machine::NvmlGpu> nvml_;  // rank 0's
   std::unique_ptr<Control> control_;
   std::vector<std::vector<double>> samples_;  // [variant][round], a step
   std::vector<double> limits_ns_;             // [round], of the rank with the slowest control

@@ -235,7 +235,13 @@ GpuCeilings with_bests_of(GpuCeilings fresh, const GpuCeilings& earlier) {
         higher(entry.bytes_per_s, was.bytes_per_s);
   for (PeerRate& entry : fresh.peers)
     for (const PeerRate& was : earlier.peers)
-      if (was.from == entry.from && was.to == entry.to) higher(entry.bytes_per_s, was.bytes_per_s);
+      if (was.from == entry.from && was.to == entry.to) {
+        higher(entry.bytes_per_s, was.bytes_per_s);
+        higher(entry.both_bytes_per_s, was.both_bytes_per_s);
+        for (PeerCopy& copy : entry.copies)
+          for (const PeerCopy& copy_was : was.copies)
+            if (copy_was.bytes == copy.bytes) lower(copy.ns, copy_was.ns);
+      }
   lower(fresh.launch_ns, earlier.launch_ns);
   lower(fresh.launch_to_finish_ns, earlier.launch_to_finish_ns);
   lower(fresh.graph_node_ns, earlier.graph_node_ns);

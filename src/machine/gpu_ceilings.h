@@ -72,10 +72,18 @@ struct LinkRate {
   bool operator==(const LinkRate&) const = default;
 };
 
+struct PeerCopy {
+  int64_t bytes = 0;
+  Measured ns;  // from one copy's start to the next one's, of copies in a row
+  bool operator==(const PeerCopy&) const = default;
+};
+
 struct PeerRate {
   int from = 0, to = 0;  // ordinals
   bool direct = false;   // GPU to GPU; otherwise through the host
   Measured bytes_per_s;
+  Measured both_bytes_per_s    = {};  // with copies the other way at the same time, of both; where from < to
+  std::vector<PeerCopy> copies = {};  // by size
   bool operator==(const PeerRate&) const = default;
 };
 

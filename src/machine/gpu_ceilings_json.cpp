@@ -57,11 +57,17 @@ GpuCeilings parse_gpu(const Json& json) {
                        .pinned      = entry.at("pinned"),
                        .bytes       = entry.at("bytes"),
                        .bytes_per_s = measured_from_json(entry.at("bytes_per_s"))});
-  for (const Json& entry : json.at("peers"))
-    c.peers.push_back({.from        = entry.at("from"),
-                       .to          = entry.at("to"),
-                       .direct      = entry.at("direct"),
-                       .bytes_per_s = measured_from_json(entry.at("bytes_per_s"))});
+  for (const Json& entry : json.at("peers")) {
+    PeerRate peer{.from        = entry.at("from"),
+                  .to          = entry.at("to"),
+                  .direct      = entry.at("direct"),
+                  .bytes_per_s = measured_from_json(entry.at("bytes_per_s"))};
+    // Caches of earlier programs have neither.
+    peer.both_bytes_per_s = measured_from_json(entry.value("both_bytes_per_s", Json()));
+    for (const Json& copy : entry.value("copies", Json::array()))
+      peer.copies.push_back({.bytes = copy.at("bytes"), .ns = measured_from_json(copy.at("ns"))});
+    c.peers.push_back(std::move(peer));
+  }
   for (const Json& entry : json.at("not_measured"))
     c.not_measured.push_back({.what = entry.at("what"), .why = entry.at("why")});
   return c;
@@ -115,11 +121,17 @@ nlohmann::json to_json(const GpuCeilings& c) {
                              {"pinned", entry.pinned},
                              {"bytes", entry.bytes},
                              {"bytes_per_s", measured_to_json(entry.bytes_per_s)}});
-  for (const PeerRate& entry : c.peers)
+  for (const PeerRate& entry : c.peers) {
+    Json copies = Json::array();
+    for (const PeerCopy& copy : entry.copies)
+      copies.push_back({{"bytes", copy.bytes}, {"ns", measured_to_json(copy.ns)}});
     json["peers"].push_back({{"from", entry.from},
                              {"to", entry.to},
                              {"direct", entry.direct},
-                             {"bytes_per_s", measured_to_json(entry.bytes_per_s)}});
+                             {"bytes_per_s", measured_to_json(entry.bytes_per_s)},
+                             {"both_bytes_per_s", measured_to_json(entry.both_bytes_per_s)},
+                             {"copies", copies}});
+  }
   for (const NotMeasured& entry : c.not_measured)
     json["not_measured"].push_back({{"what", entry.what}, {"why", entry.why}});
   return json;

@@ -52,7 +52,13 @@ GpuCeilings gpu_example() {
   c.graph_node_ns       = {};  // not measured
   c.links               = {{LinkDirection::to_gpu, true, 128 << 20, gpu_value(55e9)},
                            {LinkDirection::to_host, false, 128 << 20, gpu_value(9e9)}};
-  c.peers               = {{0, 1, true, gpu_value(390e9)}, {1, 0, false, gpu_value(20e9)}};
+  c.peers               = {{.from             = 0,
+                            .to               = 1,
+                            .direct           = true,
+                            .bytes_per_s      = gpu_value(390e9),
+                            .both_bytes_per_s = gpu_value(700e9),
+                            .copies           = {{4096, gpu_value(2500)}, {1 << 20, gpu_value(6000)}}},
+                           {.from = 1, .to = 0, .direct = false, .bytes_per_s = gpu_value(20e9)}};
   c.not_measured        = {{"fp8 by cublaslt", "cuBLASLt is missing"}};
   return c;
 }
@@ -133,6 +139,8 @@ TEST(GpuBests, AreKeptFromTheEarlierMeasuring) {
   earlier.graph_node_ns                  = gpu_value(1300);
   earlier.links[0].bytes_per_s.best      = 70e9;
   earlier.peers[1].bytes_per_s.best      = 30e9;
+  earlier.peers[0].both_bytes_per_s.best = 900e9;
+  earlier.peers[0].copies[1].ns.best     = 5000;
   const GpuCeilings kept                 = with_bests_of(fresh, earlier);
   EXPECT_EQ(kept.bandwidths[3].bytes_per_s.best, 5e12);
   EXPECT_EQ(kept.bandwidths[3].bytes_per_s.median, fresh.bandwidths[3].bytes_per_s.median);
@@ -143,6 +151,9 @@ TEST(GpuBests, AreKeptFromTheEarlierMeasuring) {
   EXPECT_EQ(kept.graph_node_ns.best, gpu_value(1300).best);
   EXPECT_EQ(kept.links[0].bytes_per_s.best, 70e9);
   EXPECT_EQ(kept.peers[1].bytes_per_s.best, 30e9);
+  EXPECT_EQ(kept.peers[0].both_bytes_per_s.best, 900e9);
+  EXPECT_EQ(kept.peers[0].copies[1].ns.best, 5000);
+  EXPECT_EQ(kept.peers[1].both_bytes_per_s, Measured{});
   EXPECT_EQ(with_bests_of(fresh, fresh), fresh);
 }
 

@@ -14,17 +14,20 @@ namespace {
 
 // ---- The parts of nvml.h in use; the toolkit of CUDA 13 lacks that header.
 
-constexpr int kSuccess            = 0;
-constexpr int kInsufficientSize   = 7;
-constexpr int kClockSm            = 1;
-constexpr int kClockMemory        = 2;
-constexpr int kTemperatureGpu     = 0;
-constexpr unsigned kPowerInstant  = 186;  // field, milliwatts
-constexpr uint64_t kNotAvailable  = ~uint64_t{0};
-constexpr unsigned kGpmVersion    = 1;
-constexpr unsigned kGpmSmUtil     = 2;  // percent, all three
-constexpr unsigned kGpmTensorUtil = 5;
-constexpr unsigned kGpmDramUtil   = 10;
+constexpr int kSuccess             = 0;
+constexpr int kInsufficientSize    = 7;
+constexpr int kClockSm             = 1;
+constexpr int kClockMemory         = 2;
+constexpr int kTemperatureGpu      = 0;
+constexpr unsigned kPowerInstant   = 186;  // field, milliwatts
+constexpr unsigned kNvlinkSent     = 138;  // fields, KiB of payload
+constexpr unsigned kNvlinkReceived = 139;
+constexpr unsigned kAllLinks       = ~0u;  // their scope
+constexpr uint64_t kNotAvailable   = ~uint64_t{0};
+constexpr unsigned kGpmVersion     = 1;
+constexpr unsigned kGpmSmUtil      = 2;  // percent, all three
+constexpr unsigned kGpmTensorUtil  = 5;
+constexpr unsigned kGpmDramUtil    = 10;
 
 struct NvmlMemory {
   unsigned long long total, free, used;
@@ -264,6 +267,17 @@ Result<std::vector<GpuProcess>> NvmlGpu::processes() const {
     processes.push_back(process);
   }
   return processes;
+}
+
+std::optional<NvlinkTraffic> NvmlGpu::nvlink_traffic() const {
+  const Library& nvml = library();
+  NvmlField fields[2] = {{.id = kNvlinkSent, .scope = kAllLinks},
+                         {.id = kNvlinkReceived, .scope = kAllLinks}};
+  if (!nvml.fields || nvml.fields(handle_, 2, fields) != kSuccess) return std::nullopt;
+  for (const NvmlField& field : fields)
+    if (field.status != kSuccess) return std::nullopt;
+  return NvlinkTraffic{.sent_bytes     = static_cast<int64_t>(fields[0].value.ull) * 1024,
+                       .received_bytes = static_cast<int64_t>(fields[1].value.ull) * 1024};
 }
 
 Result<NvmlGpu::Utilisation> NvmlGpu::utilisation(double interval_s) const {

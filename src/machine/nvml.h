@@ -35,6 +35,11 @@ struct GpuProcess {
   std::optional<int64_t> memory_bytes;  // on the GPU
 };
 
+// What a GPU has sent and received over all its NVLinks, payload alone, in steps of 1 KiB.
+struct NvlinkTraffic {
+  int64_t sent_bytes = 0, received_bytes = 0;
+};
+
 class NvmlGpu {
  public:
   std::string name() const;
@@ -44,6 +49,9 @@ class NvmlGpu {
   std::optional<int> pcie_generation() const, pcie_lanes() const;  // the maximum of card and slot
 
   GpuSensors sensors() const;
+  // Since some time in the past: take the difference of two. None without NVLink, and where the driver keeps
+  // the counters to itself.
+  std::optional<NvlinkTraffic> nvlink_traffic() const;
   // Every process with a compute context on this GPU, including this one.
   Result<std::vector<GpuProcess>> processes() const;
 

@@ -48,6 +48,13 @@ TEST(Nvml, AnswersOrSaysWhyNot) {
     EXPECT_LT(sensors.sm_clock_hz.value_or(1e9), 1e10);
     EXPECT_LT(sensors.power_w.value_or(100), 5000);
     EXPECT_GT(gpu.memory_bytes().value_or(1 << 30), 1 << 20);
+    if (const auto first = gpu.nvlink_traffic()) {  // counters that only grow
+      const auto second = gpu.nvlink_traffic();
+      ASSERT_TRUE(second);
+      EXPECT_GE(first->sent_bytes, 0);
+      EXPECT_GE(second->sent_bytes, first->sent_bytes);
+      EXPECT_GE(second->received_bytes, first->received_bytes);
+    }
   }
 }
 

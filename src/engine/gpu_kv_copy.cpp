@@ -100,6 +100,7 @@ int64_t GpuKvCopy::copy(const KvPage& page, std::byte* to_host, const std::byte*
 // The pages are not waited for: rank 0's step has ended, and its last sum needed the other ranks' layers.
 void GpuKvCopy::read(std::span<const KvPage> pages, const ModelRunner::TakeKvBlock& take) {
   if (pages.empty()) return;
+  ranks_[0]->part.device->make_current();
   prepare_reads();
   std::vector<std::pair<std::shared_ptr<std::byte>, int64_t>> blocks;
   for (size_t begin = 0; begin < pages.size() + kGroup; begin += kGroup) {
@@ -125,6 +126,7 @@ void GpuKvCopy::read(std::span<const KvPage> pages, const ModelRunner::TakeKvBlo
 // behind that step. From memory that is not page-locked CUDA copies through its own, and the host waits.
 void GpuKvCopy::write(std::span<const KvPage> pages) {
   if (pages.empty()) return;
+  ranks_[0]->part.device->make_current();  // no step may have run yet
   Owners owners;
   bool owned = true;
   for (const KvPage& page : pages) {

@@ -296,7 +296,10 @@ std::shared_ptr<void> GpuRunner::pin_host_memory(std::span<std::byte> memory) {
     (void)cudaGetLastError();  // or the next launch would report it
     return nullptr;
   }
-  return {memory.data(), [device = &device_](void* pinned) { device->unpin(pinned); }};
+  return {memory.data(), [device = &device_](void* pinned) {
+            const DeviceGuard current(device->id());
+            device->unpin(pinned);
+          }};
 }
 
 bool GpuRunner::can_overlap(const SchedulerOutput& step) const {

@@ -212,7 +212,7 @@ void PrefillOffload::use_blocks(Offloaded& one, engine::KvStore& store) {
     ++read_;
   }
   // The pages are free when the engine has read the last block, on any thread.
-  std::shared_ptr<const void> owner(nullptr, [this, tag = one.grant.tag](const void*) {
+  std::shared_ptr<const void> owner(this, [this, tag = one.grant.tag](const void*) {
     landing_.release(tag);
     const std::lock_guard lock(mutex_);
     --read_;

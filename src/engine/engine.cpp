@@ -367,14 +367,20 @@ void Engine::report_kv_blocks(const ScheduledSequence& scheduled) {
   if (!sequence.running || sequence.admissions != scheduled.admission) return;  // preempted meanwhile
   const int64_t prefix = blocks_.prefix_blocks(sequence.num_prompt_tokens());
   const int64_t end    = std::min(prefix, (scheduled.first + scheduled.rows) / blocks_.page_size());
+  std::vector<KvPage> pages;
+  std::vector<int64_t> blocks;
   for (int64_t& block = sequence.reported_kv_blocks; block < end; ++block)
     for (const KvKind kind : {kFull, kWindow}) {
       if (!blocks_.prefix_needs(kind, block, prefix) || runner_->kv_block_bytes(kind) == 0) continue;
-      kv_bytes_.resize(static_cast<size_t>(runner_->kv_block_bytes(kind)));
-      runner_->read_kv_block(kind, sequence.pages.block_tables[kind].pages[static_cast<size_t>(block)],
-                             kv_bytes_);
-      sequence.request.on_kv_block({.kind = kind, .block = block, .bytes = kv_bytes_});
+      pages.push_back(
+          {.kind = kind, .page = sequence.pages.block_tables[kind].pages[static_cast<size_t>(block)]});
+      blocks.push_back(block);
     }
+  runner_->read_kv_blocks(
+      pages, [&](size_t i, std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+        sequence.request.on_kv_block(
+            {.kind = pages[i].kind, .block = blocks[i], .bytes = bytes, .owner = std::move(owner)});
+      });
 }
 
 void Engine::run_kv_work() {

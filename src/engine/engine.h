@@ -122,7 +122,6 @@ class Engine final : public Generator {
   GeneratorStats counters_;
   TimePoint last_output_;                   // of the latest step, while steps follow each other; else none
   std::deque<StepRecord> steps_in_flight_;  // for config_.on_step
-  std::vector<std::byte> kv_bytes_;         // of the block that is reported
   Tuner tuner_;                             // has but one setting unless config_.adaptive
   TimePoint step_began_;                    // when the step before it was done, or when it was launched
   std::vector<int64_t> last_expert_load_;   // before the latest step, for its record

@@ -44,7 +44,7 @@ struct Request {
   // rule decides.
   std::optional<bool> do_remote_prefill = {};
   // Called on the engine's thread for every block of the prompt that a prefix cache can hold, once, when it
-  // is final. It must not throw or block, and copies the bytes. Null: nobody wants them.
+  // is final. It must not throw or block, and may keep the bytes with their owner. Null: nobody wants them.
   KvBlockListener on_kv_block = {};
 };
 

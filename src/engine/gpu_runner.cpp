@@ -219,7 +219,9 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       sampled_(device_, max_sampled_rows_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(checkpoint.config.vocab_size)) {
   device_.set_words(sampled_.data(), sampled_.bytes(), 0);
-  block_ = PinnedBuffer<std::byte>(device_, std::max(kv_block_bytes(kFull), kv_block_bytes(kWindow)));
+  std::vector<GpuKvCopy::Part> parts;
+  for (const auto& rank : ranks_) parts.push_back({.device = &rank->device, .kv = &rank->kv});
+  kv_copy_.emplace(parts, model_config_.layers, std::max(kv_block_bytes(kFull), kv_block_bytes(kWindow)));
   for (StepInFlight& in_flight : steps_in_flight_) {
     in_flight.input   = PinnedBuffer<std::byte>(device_, ranks_[0]->input.size());
     in_flight.sampled = PinnedBuffer<int32_t>(device_, max_sampled_rows_);
@@ -287,30 +289,17 @@ int64_t GpuRunner::kv_block_bytes(KvKind kind) const {
   return bytes;
 }
 
-// A page has its heads one after another, so the ranks' parts of a layer are the page of all heads.
-void GpuRunner::copy_kv_block(KvKind kind, Page page, bool to_host) const {
-  std::byte* host = block_.data();
-  for (size_t l = 0; l < model_config_.layers.size(); ++l) {
-    if ((model_config_.layers[l] == model::Attention::sliding) != (kind == kWindow)) continue;
-    for (const auto& rank : ranks_) {
-      const std::span<uint8_t> part = rank->kv.page(l, page);
-      FATHOM_CUDA(cudaMemcpyAsync(to_host ? static_cast<void*>(host) : part.data(),
-                                  to_host ? static_cast<const void*>(part.data()) : host, part.size(),
-                                  cudaMemcpyDefault, rank->stream()));
-      host += part.size();
-    }
+std::shared_ptr<void> GpuRunner::pin_host_memory(std::span<std::byte> memory) {
+  try {
+    device_.pin(memory.data(), std::ssize(memory));
+  } catch (const SystemError&) {
+    (void)cudaGetLastError();  // or the next launch would report it
+    return nullptr;
   }
-  synchronize();
-}
-
-void GpuRunner::read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const {
-  copy_kv_block(kind, page, true);
-  std::copy_n(block_.data(), to.size(), to.data());
-}
-
-void GpuRunner::write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) {
-  std::copy(from.begin(), from.end(), block_.data());
-  copy_kv_block(kind, page, false);
+  return {memory.data(), [device = &device_](void* pinned) {
+            const DeviceGuard current(device->id());
+            device->unpin(pinned);
+          }};
 }
 
 bool GpuRunner::can_overlap(const SchedulerOutput& step) const {

@@ -10,6 +10,8 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "cuda/graph.h"
 #include "engine/config.h"
 #include "engine/gpu_input_batch.h"
+#include "engine/gpu_kv_copy.h"
 #include "engine/graph_cache.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
@@ -47,11 +50,14 @@ class GpuRunner final : public ModelRunner {
   std::string device_name() const override;
   int threads() const override { return threads_.threads(); }
   MemoryUse memory() const override;
-  // As one GPU has them, so that blocks travel between engines of any number of GPUs. They pass through
-  // page-locked host memory.
+  // As one GPU has them, so that blocks travel between engines of any number of GPUs.
   int64_t kv_block_bytes(KvKind kind) const override;
-  void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
-  void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
+  void read_kv_blocks(std::span<const KvPage> pages, const TakeKvBlock& take) override {
+    kv_copy_->read(pages, take);
+  }
+  void write_kv_blocks(std::span<const KvPage> pages) override { kv_copy_->write(pages); }
+  void prepare_kv_reads() override { kv_copy_->prepare_reads(); }
+  std::shared_ptr<void> pin_host_memory(std::span<std::byte> memory) override;
   double forward_s() const override { return forward_s_; }
   double sample_s() const override { return sample_s_; }
   int64_t graphs() const override { return ranks_[0]->graphs.captured(); }
@@ -108,8 +114,6 @@ class GpuRunner final : public ModelRunner {
   // Calls f(rank) with the rank's GPU current, in the order of the ranks. Rank 0's is current afterwards.
   template <class F>
   void on_each_rank(F&& f);
-  // Enqueues copies between a block's parts on the GPUs and `block_`, in the order of the block.
-  void copy_kv_block(KvKind kind, Page page, bool to_host) const;
   model::GpuBatch batch_on(const Rank& rank, const GpuBatchShape& shape) const {
     return rank.input_batch(shape).batch(shape, sampled_.view());
   }
@@ -127,7 +131,7 @@ class GpuRunner final : public ModelRunner {
   DeviceBuffer<int32_t> sampled_;  // tokens of the latest step
   Event sampled_event_{Event::Timing::off};
   uint32_t passes_ = 0;
-  PinnedBuffer<std::byte> block_;  // of the KV cache, on its way
+  std::optional<GpuKvCopy> kv_copy_;
 
   std::array<StepInFlight, 2> steps_in_flight_;
   size_t oldest_in_flight_ = 0, num_in_flight_ = 0;

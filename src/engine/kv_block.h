@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 namespace fathom::engine {
@@ -18,6 +19,7 @@ struct KvBlock {
   KvKind kind   = kFull;
   int64_t block = 0;  // of the sequence: positions block * page_size and on
   std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner = {};  // keeps `bytes`; null: the call that they are handed to does
 };
 using KvBlockListener = std::function<void(const KvBlock&)>;
 

@@ -1,6 +1,7 @@
 #include "engine/kv_store.h"
 
-#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "core/expect.h"
 
@@ -8,19 +9,21 @@ namespace fathom::engine {
 
 bool KvStore::insert(std::span<const model::TokenId> prompt, std::string_view salt,
                      std::span<const KvBlock> blocks) {
-  const auto given = [&](KvKind kind, int64_t block) {
-    return std::find_if(blocks.begin(), blocks.end(),
-                        [&](const KvBlock& b) { return b.kind == kind && b.block == block; });
-  };
+  std::map<std::pair<KvKind, int64_t>, const KvBlock*> given;
+  for (const KvBlock& block : blocks) given.emplace(std::pair(block.kind, block.block), &block);
   for (const KvBlock& lacking : missing(prompt, salt)) {
-    const auto found = given(lacking.kind, lacking.block);
-    if (found == blocks.end()) return false;
-    FATHOM_EXPECT(static_cast<int64_t>(found->bytes.size()) == runner_.kv_block_bytes(lacking.kind),
+    const auto found = given.find({lacking.kind, lacking.block});
+    if (found == given.end()) return false;
+    FATHOM_EXPECT(static_cast<int64_t>(found->second->bytes.size()) == runner_.kv_block_bytes(lacking.kind),
                   "a block has the size of this engine's pages");
   }
-  return blocks_.insert_prefix(prompt, salt, [&](KvKind kind, int64_t block, Page page) {
-    runner_.write_kv_block(kind, page, given(kind, block)->bytes);
+  std::vector<KvPage> pages;
+  const bool inserted = blocks_.insert_prefix(prompt, salt, [&](KvKind kind, int64_t block, Page page) {
+    const KvBlock& from = *given.at({kind, block});
+    pages.push_back({.kind = kind, .page = page, .bytes = from.bytes, .owner = from.owner});
   });
+  runner_.write_kv_blocks(pages);  // no step that could read them is launched before
+  return inserted;
 }
 
 }  // namespace fathom::engine

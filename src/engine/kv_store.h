@@ -3,7 +3,9 @@
 // computed them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,7 +30,14 @@ class KvStore {
     return blocks_.missing_blocks(prompt, salt);
   }
   // Adds blocks. False, and nothing is added, where pages are too few or one of missing() is not among them.
+  // Owners are kept until the bytes were read, which may be later.
   bool insert(std::span<const model::TokenId> prompt, std::string_view salt, std::span<const KvBlock> blocks);
+
+  // ModelRunner's.
+  void prepare_reads() { runner_.prepare_kv_reads(); }
+  std::shared_ptr<void> pin_host_memory(std::span<std::byte> memory) {
+    return runner_.pin_host_memory(memory);
+  }
 
  private:
   BlockManager& blocks_;

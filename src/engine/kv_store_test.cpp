@@ -20,7 +20,7 @@ namespace fathom::engine {
 namespace {
 
 using model::TokenId;
-using Blocks = std::map<std::pair<KvKind, int64_t>, std::vector<std::byte>>;
+using Blocks = std::map<std::pair<KvKind, int64_t>, KvBlock>;
 
 class KvStoreTest : public testing::Test {
  protected:
@@ -73,19 +73,16 @@ class KvStoreTest : public testing::Test {
     Blocks blocks;
     Request request{.prompt = prompt, .max_tokens = 1};
     request.on_kv_block = [&](const KvBlock& block) {
-      const bool first = blocks
-                             .emplace(std::pair(block.kind, block.block),
-                                      std::vector(block.bytes.begin(), block.bytes.end()))
-                             .second;
-      EXPECT_TRUE(first) << "block " << block.block << " twice";
+      EXPECT_TRUE(block.owner) << "it may be kept";
+      EXPECT_TRUE(blocks.emplace(std::pair(block.kind, block.block), block).second)
+          << "block " << block.block << " twice";
     };
     (void)answer(engine, std::move(request));
     return blocks;
   }
   static std::vector<KvBlock> list_of(const Blocks& blocks) {
     std::vector<KvBlock> list;
-    for (const auto& [place, bytes] : blocks)
-      list.push_back({.kind = place.first, .block = place.second, .bytes = bytes});
+    for (const auto& [place, block] : blocks) list.push_back(block);
     return list;
   }
   static std::vector<TokenId> prompt_of(int64_t length, int salt = 0) {
@@ -119,6 +116,22 @@ TEST_F(KvStoreTest, BlocksOfAnotherEngineGiveTheSameAnswers) {
     }
   }
   EXPECT_EQ(decoder->stats().pages_in_use, 0);
+}
+
+// A block is its owner's while it is read, and no longer.
+TEST_F(KvStoreTest, OwnersAreReleased) {
+  const auto prefiller = engine(), decoder = engine();
+  const auto prompt = prompt_of(97);
+  Blocks blocks     = prefill(*prefiller, prompt);
+  const auto owner  = std::make_shared<int>();
+  for (auto& [place, block] : blocks) {
+    EXPECT_EQ(block.owner.use_count(), 1) << "the engine keeps none";
+    block.owner = std::shared_ptr<const void>(block.owner.get(), [owner, kept = block.owner](const void*) {});
+  }
+  EXPECT_TRUE(with_kv(*decoder, [&](KvStore& store) { return store.insert(prompt, "", list_of(blocks)); }));
+  EXPECT_EQ(owner.use_count(), 1 + std::ssize(blocks));
+  blocks.clear();
+  EXPECT_EQ(owner.use_count(), 1);
 }
 
 // With four ranks on two KV heads, two have a copy of each.

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +36,14 @@ struct StepCosts {
   std::vector<model::KernelCost> kernels;
 };
 
+// A page of the KV cache, and the bytes that are written to it.
+struct KvPage {
+  KvKind kind                       = kFull;
+  Page page                         = 0;
+  std::span<const std::byte> bytes  = {};
+  std::shared_ptr<const void> owner = {};  // as in KvBlock
+};
+
 class ModelRunner {
  public:
   virtual ~ModelRunner() = default;
@@ -59,9 +70,21 @@ class ModelRunner {
   virtual View<const int64_t, 2> expert_load() const { return {}; }
   // Bytes of a KvBlock; 0 where there are no such layers, or the runner cannot hand its cache out.
   virtual int64_t kv_block_bytes(KvKind) const { return 0; }
-  // Both: not while a step is in flight. Precondition: kv_block_bytes(kind) > 0, and so many bytes.
+  // Of these and the following, precondition: kv_block_bytes(kind) > 0, and so many bytes. Pages that are
+  // read were written by steps whose output is there; a step in flight may overlap, if the runner can.
   virtual void read_kv_block(KvKind, Page, std::span<std::byte>) const {}
   virtual void write_kv_block(KvKind, Page, std::span<const std::byte>) {}
+  // Several: `take` gets each one's place in `pages`, in their order, and its bytes with their owner.
+  using TakeKvBlock = std::function<void(size_t, std::span<const std::byte>, std::shared_ptr<const void>)>;
+  virtual void read_kv_blocks(std::span<const KvPage> pages, const TakeKvBlock& take);
+  // Steps that are launched afterwards see the bytes. Where all have owners, these are kept until the bytes
+  // were read, and it may return before.
+  virtual void write_kv_blocks(std::span<const KvPage> pages);
+  // Allocates now what reading blocks needs, so that the first prompt does not wait for it.
+  virtual void prepare_kv_reads() {}
+  // Makes blocks in this host memory quick to write, until the returned object goes. Null: they are as slow
+  // as others.
+  virtual std::shared_ptr<void> pin_host_memory(std::span<std::byte>) { return nullptr; }
   // Seconds so far.
   virtual double forward_s() const = 0;
   virtual double sample_s() const  = 0;

@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kPeerTimeout{2'000}, kRenewal{250};
 struct PrefillProgress {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::pair<uint32_t, std::vector<std::byte>>> slices;
+  std::deque<std::pair<uint32_t, engine::KvBlock>> slices;
   std::optional<engine::FinishReason> finish;
   std::string error;
 };
@@ -28,6 +28,7 @@ struct PrefillProgress {
 PrefillJobs::PrefillJobs(engine::Engine& engine, std::string layout,
                          std::chrono::milliseconds iteration_timeout)
     : engine_(engine), layout_(std::move(layout)), iteration_timeout_(iteration_timeout) {
+  engine_.with_kv([](engine::KvStore& store) { store.prepare_reads(); });
   for (int64_t i = 0; i < kMaxPrefillJobs; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -111,7 +112,7 @@ Status PrefillJobs::run(Job& job) {
     const auto slice = wanted.find({block.kind, block.block});
     if (slice == wanted.end()) return;
     const std::lock_guard lock(progress->mutex);
-    progress->slices.emplace_back(slice->second, std::vector(block.bytes.begin(), block.bytes.end()));
+    progress->slices.emplace_back(slice->second, block);
     progress->changed.notify_one();
   };
   const auto submitted = engine_.submit(std::move(request), [progress](const engine::RequestOutput& output) {
@@ -125,7 +126,7 @@ Status PrefillJobs::run(Job& job) {
 
   size_t written = 0;
   for (;;) {
-    std::pair<uint32_t, std::vector<std::byte>> slice;
+    std::pair<uint32_t, engine::KvBlock> slice;
     bool finished = false, got = false;
     {
       std::unique_lock lock(progress->mutex);
@@ -144,7 +145,8 @@ Status PrefillJobs::run(Job& job) {
     else if (!got && stalled())
       sent = Error{"the engine of the prefill worker makes no progress"};  // no lease is renewed for that
     else if (got)
-      sent = transfer::write(way, asked.grant, std::vector<transfer::Slice>{{slice.first, slice.second}});
+      sent =
+          transfer::write(way, asked.grant, std::vector<transfer::Slice>{{slice.first, slice.second.bytes}});
     else if (!finished)
       sent = way.renew(asked.grant);
     if (!sent) {

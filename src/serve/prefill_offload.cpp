@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,6 +20,9 @@ using OffloadClock = std::chrono::steady_clock;
 // Ids of considered requests; the engine's own are below.
 constexpr RequestId kFirstOffloaded = RequestId{1} << 63;
 constexpr int64_t kLandingContexts  = 4;  // prompts of the whole context that may be on their way at once
+// Of the landing memory, from its beginning, where the first free pages are. What lies behind is copied
+// slower.
+constexpr size_t kPinnedBytes = size_t{1} << 30;
 // A prefill worker answers when it has computed the prompt; the lease ends one that is silent long before.
 constexpr auto kLongestPrefill = std::chrono::minutes(10);
 
@@ -37,7 +41,16 @@ PrefillOffload::PrefillOffload(engine::Engine& engine, const Options& options)
     : engine_(engine),
       options_(options),
       landing_(landing_options(engine, options.lease)),
-      next_id_(kFirstOffloaded) {}
+      next_id_(kFirstOffloaded) {
+  const std::span<std::byte> memory = landing_.memory().bytes();
+  const auto block                  = static_cast<size_t>(landing_.page_bytes());
+  std::promise<std::shared_ptr<void>> pinned;
+  engine_.with_kv([&](engine::KvStore& store) {
+    pinned.set_value(
+        store.pin_host_memory(memory.first(std::min(memory.size(), kPinnedBytes / block * block))));
+  });
+  pinned_ = pinned.get_future().get();
+}
 
 Result<std::unique_ptr<PrefillOffload>> PrefillOffload::start(engine::Engine& engine,
                                                               const Options& options) {
@@ -87,7 +100,7 @@ PrefillOffload::~PrefillOffload() {
   }
   for (const RequestId id : left) cancel(id);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return offloaded_.empty(); });
+  changed_.wait(lock, [&] { return offloaded_.empty() && read_ == 0; });
 }
 
 std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request request,
@@ -194,11 +207,26 @@ void PrefillOffload::landed(const OffloadedPtr& one, transfer::Outcome outcome) 
 }
 
 void PrefillOffload::use_blocks(Offloaded& one, engine::KvStore& store) {
-  for (uint32_t i = 0; i < one.blocks.size(); ++i) one.blocks[i].bytes = landing_.slice(one.grant, i);
+  {
+    const std::lock_guard lock(mutex_);
+    ++read_;
+  }
+  // The pages are free when the engine has read the last block, on any thread.
+  std::shared_ptr<const void> owner(this, [this, tag = one.grant.tag](const void*) {
+    landing_.release(tag);
+    const std::lock_guard lock(mutex_);
+    --read_;
+    changed_.notify_all();  // under the lock: the destructor waits for it
+  });
+  for (uint32_t i = 0; i < one.blocks.size(); ++i) {
+    one.blocks[i].bytes = landing_.slice(one.grant, i);
+    one.blocks[i].owner = owner;
+  }
+  owner             = nullptr;
   const int64_t had = store.cached_tokens(one.tokens, one.request.cache_salt);
   const bool used   = store.insert(one.tokens, one.request.cache_salt, one.blocks);
+  for (engine::KvBlock& block : one.blocks) block.owner = nullptr;
   if (used) one.request.received_tokens = store.cached_tokens(one.tokens, one.request.cache_salt) - had;
-  landing_.release(one.grant.tag);
   const std::lock_guard lock(mutex_);
   used ? ++stats_.landed : ++stats_.failed;
   if (used) stats_.blocks += static_cast<int64_t>(one.blocks.size());

@@ -102,6 +102,7 @@ class PrefillOffload final : public engine::Generator {
   engine::Engine& engine_;
   const Options options_;
   transfer::Landing landing_;
+  std::shared_ptr<void> pinned_;  // its memory, for copies to a GPU
   std::unique_ptr<transfer::LandingServer> server_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -112,6 +113,7 @@ class PrefillOffload final : public engine::Generator {
   engine::RequestId next_id_;
   OffloadStats stats_;
   bool draining_ = false;
+  int64_t read_  = 0;  // transfers whose blocks the engine still reads
 };
 
 }  // namespace fathom::serve

@@ -8,8 +8,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace fathom::transfer {
 namespace {
@@ -52,6 +54,26 @@ Result<SharedMemory> SharedMemory::open(const std::string& path) {
   std::byte* const data = map_shared(file, bytes);
   if (!data) return failed(file);
   return SharedMemory(file, data, bytes, path);
+}
+
+bool SharedMemory::is_at_path() const {
+  struct stat here {
+  }, there{};
+  return fstat(file_, &here) == 0 && stat(path_.c_str(), &there) == 0 && here.st_dev == there.st_dev &&
+         here.st_ino == there.st_ino;
+}
+
+Result<std::shared_ptr<const SharedMemory>> SharedMemory::open_shared(const std::string& path) {
+  static std::mutex mutex;
+  static std::vector<std::shared_ptr<const SharedMemory>> kept;
+  const std::lock_guard lock(mutex);
+  std::erase_if(kept, [](const auto& memory) { return !memory->is_at_path(); });
+  for (const auto& memory : kept)
+    if (memory->path_ == path) return memory;
+  auto opened = open(path);
+  if (!opened) return opened.error();
+  kept.push_back(std::make_shared<const SharedMemory>(std::move(opened).value()));
+  return kept.back();
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept

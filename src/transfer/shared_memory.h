@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -16,6 +17,9 @@ class SharedMemory {
   explicit SharedMemory(size_t bytes);
   // Maps the memory of another process, or of this one, by its path().
   static Result<SharedMemory> open(const std::string& path);
+  // The same mapping for all who ask for it in this process, kept while its owner lives: the first write to
+  // each 4 KiB of a new one is a page fault.
+  static Result<std::shared_ptr<const SharedMemory>> open_shared(const std::string& path);
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&&) = delete;
   ~SharedMemory();
@@ -26,6 +30,7 @@ class SharedMemory {
 
  private:
   SharedMemory(int file, std::byte* data, size_t size, std::string path);
+  bool is_at_path() const;  // false: another process or file has that path now, or none
 
   int file_        = -1;
   std::byte* data_ = nullptr;

@@ -192,9 +192,9 @@ class SocketTransfer final : public Transfer {
       return done;
     socket_.set_option(tcp::no_delay(true), error);
     if (address_.memory.empty()) return Ok();
-    auto memory = SharedMemory::open(address_.memory);
+    auto memory = SharedMemory::open_shared(address_.memory);
     if (!memory) return memory.error();
-    memory_.emplace(std::move(memory).value());
+    memory_ = std::move(memory).value();
     return Ok();
   }
 
@@ -264,7 +264,7 @@ class SocketTransfer final : public Transfer {
   const std::chrono::nanoseconds timeout_;
   asio::io_context io_{1};
   tcp::socket socket_{io_};
-  std::optional<SharedMemory> memory_;
+  std::shared_ptr<const SharedMemory> memory_;
   Tag claimed_;
 };
 

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <string>
@@ -222,6 +223,32 @@ TEST(SocketTransferTest, APeerThatTakesNothingCostsATimeOut) {
   EXPECT_NE(status.error().message.find("took nothing for 0.05 s"), std::string::npos)
       << status.error().message;
   EXPECT_FALSE(write(**way, granted, std::vector<Slice>{{0, bytes}})) << "the connection stays closed";
+}
+
+// The second memory has the path of the first, as that of a restarted process may.
+TEST(SocketTransferTest, AMappingIsKeptWhileItsMemoryLives) {
+  const auto bytes = random_bytes(kPageBytes, 1);
+  std::string path;
+  for (int life = 0; life < 2; ++life) {
+    Landing landing({.pages = 2, .page_bytes = kPageBytes});
+    if (life > 0) {
+      ASSERT_EQ(landing.memory().path(), path);
+    }
+    path              = landing.memory().path();
+    const auto server = LandingServer::listen(landing, "127.0.0.1");
+    ASSERT_TRUE(server) << server.error().message;
+    const auto first = SharedMemory::open_shared(path), second = SharedMemory::open_shared(path);
+    ASSERT_TRUE(first && second);
+    EXPECT_EQ(first.value(), second.value());
+    std::promise<Outcome> ended;
+    const auto granted = landing.grant(std::vector<uint64_t>{kPageBytes}, Clock::now(),
+                                       [&](Outcome outcome) { ended.set_value(outcome); });
+    const auto way     = connect({.host = "127.0.0.1", .port = (*server)->port(), .memory = path}, 20s);
+    ASSERT_TRUE(way) << way.error().message;
+    ASSERT_TRUE(write(**way, *granted, std::vector<Slice>{{0, bytes}}));
+    EXPECT_EQ(ended.get_future().get(), Outcome::complete);
+    EXPECT_TRUE(std::ranges::equal(landing.slice(*granted, 0), bytes));
+  }
 }
 
 TEST(SocketTransferTest, NobodyListensOrTheMemoryIsGone) {

@@ -1,0 +1,18 @@
+#include "engine/model_runner.h"
+
+namespace fathom::engine {
+
+void ModelRunner::read_kv_blocks(std::span<const KvPage> pages, const TakeKvBlock& take) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const auto bytes =
+        std::make_shared<std::vector<std::byte>>(static_cast<size_t>(kv_block_bytes(pages[i].kind)));
+    read_kv_block(pages[i].kind, pages[i].page, *bytes);
+    take(i, *bytes, bytes);
+  }
+}
+
+void ModelRunner::write_kv_blocks(std::span<const KvPage> pages) {
+  for (const KvPage& page : pages) write_kv_block(page.kind, page.page, page.bytes);
+}
+
+}  // namespace fathom::engine

@@ -19,7 +19,7 @@ namespace fathom::lab::decode_step {
 using namespace decoding_session;
 using CudaGraphMode = engine::EngineConfig::CudaGraphMode;
 
-constexpr int64_t kLayers = 4, kPrompt = 1032, kTokens = 256;
+constexpr int64_t kPrompt = 1032, kTokens = 256;
 
 struct Rungs {
   CudaGraphMode graphs = CudaGraphMode::full;
@@ -29,16 +29,17 @@ struct Rungs {
 };
 
 // One for each configuration; they live as long as the process.
-engine::Engine& engine_of(const Rungs& rungs) {
-  static auto& alive = *new std::map<Rungs, std::unique_ptr<engine::Engine>>;  // CUDA may end before it would
-  auto& one          = alive[rungs];
+engine::Engine& engine_of(int64_t layers, const Rungs& rungs) {
+  using Key          = std::pair<int64_t, Rungs>;
+  static auto& alive = *new std::map<Key, std::unique_ptr<engine::Engine>>;  // CUDA may end before it would
+  auto& one          = alive[{layers, rungs}];
   if (one) return *one;
   engine::EngineConfig config = shaped_engine({.sequences = 1, .prompt_tokens = kPrompt, .tokens = kTokens});
   config.cudagraph_mode       = rungs.graphs;
   config.async_scheduling     = rungs.async;
   config.fused_experts        = rungs.fused_experts;
   config.early_output_projection = rungs.early_output_projection;
-  auto started                   = engine::Engine::start(shaped_model(kLayers), config);
+  auto started                   = engine::Engine::start(shaped_model(layers), config);
   if (!started) throw std::runtime_error(started.error().message);
   one = std::move(started).value();
   return *one;
@@ -46,7 +47,7 @@ engine::Engine& engine_of(const Rungs& rungs) {
 
 class Decode final : public Session {
  public:
-  explicit Decode(const Rungs& rungs) : engine_(engine_of(rungs)) {}
+  Decode(int64_t layers, const Rungs& rungs) : engine_(engine_of(layers, rungs)) {}
 
   void prepare(uint64_t seed) override {
     asked_ = {.sequences = 1, .prompt_tokens = kPrompt, .tokens = kTokens, .seed = seed};
@@ -73,13 +74,16 @@ class Decode final : public Session {
 };
 
 auto starts(const Rungs& rungs) {
-  return [=](const Point&) -> std::unique_ptr<Session> { return std::make_unique<Decode>(rungs); };
+  return [=](const Point& at) -> std::unique_ptr<Session> {
+    return std::make_unique<Decode>(at["layers"], rungs);
+  };
 }
 
 const Experiment<Session> experiment{
     .question =
         "One sequence of gpt-oss-20b's shape with four layers: what does a decode step gain as launches, "
         "boundaries and waits are taken out of it one by one?",
+    .axes = {{"layers", {4}}},
     .variants =
         {
             {.id         = "launched",

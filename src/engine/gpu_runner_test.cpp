@@ -253,6 +253,34 @@ TEST_F(EngineOnGpu, BatchInvariantTokensDoNotDependOnTheBatch) {
   }
 }
 
+// A draw is a function of logits, seed and position, so seeded answers do not depend on what was drafted.
+TEST_F(EngineOnGpu, DraftsDoNotChangeSeededDraws) {
+  auto requests = prompts(24, 60);
+  for (size_t r = 0; r < requests.size(); ++r) {
+    auto& prompt = requests[r].prompt;  // repeats itself, so that something is drafted
+    prompt.resize(70);
+    for (size_t t = 5; t < prompt.size(); ++t) prompt[t] = prompt[t - 5];
+    requests[r].sampling = {.temperature = 0.8, .seed = 1000 + r};
+    if (r % 2 == 1) requests[r].sampling.top_p = 0.9;
+    if (r % 3 == 1) requests[r].sampling.top_k = 20;
+  }
+  EngineConfig config    = on_gpu();
+  config.batch_invariant = true;  // logits do not depend on the rows beside them
+  const auto expected    = answers(*engine(config), requests);
+  config.draft_sequences = 24;
+  for (const int64_t drafts : {1, 3, 7})
+    for (const auto method : {EngineConfig::DraftMethod::ngram, EngineConfig::DraftMethod::suffix}) {
+      config.draft_tokens = drafts;
+      config.draft_method = method;
+      const auto running  = engine(config);
+      const auto found    = answers(*running, requests);
+      for (size_t r = 0; r < requests.size(); ++r)
+        EXPECT_EQ(found[r].ids, expected[r].ids) << drafts << " drafts, request " << r;
+      EXPECT_GT(running->stats().accepted_tokens, 0) << drafts;
+      EXPECT_LT(running->stats().accepted_tokens, running->stats().drafted_tokens) << drafts;
+    }
+}
+
 // One sequence at a time, with and without graphs: equal to the bit.
 TEST_F(EngineOnGpu, FusedDecodingGivesTheSameBits) {
   const auto requests   = prompts(40, 40);

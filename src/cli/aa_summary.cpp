@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -71,10 +72,14 @@ void add_point(const lab::ExperimentRecord& experiment, const lab::PointRecord& 
 
 std::string commit() { return std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : ""); }
 
+double to_4_places(double ratio) { return std::round(1e4 * ratio) / 1e4; }
+
 nlohmann::json ratio_json(const lab::VariantRecord& variant) {
   nlohmann::json out = {{"verdict", *variant.verdict}};
   if (variant.ratio)
-    out.update({{"median", variant.ratio->median}, {"lo", variant.ratio->lo}, {"hi", variant.ratio->hi}});
+    out.update({{"median", to_4_places(variant.ratio->median)},
+                {"lo", to_4_places(variant.ratio->lo)},
+                {"hi", to_4_places(variant.ratio->hi)}});
   return out;
 }
 
@@ -90,8 +95,9 @@ nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::Po
     out["injected_slowdown"]["extra"] = adds_calls(variant) ? "calls" : "arithmetic";
   }
   if (out.is_null() && point.cache == "session" && point.aa)
-    out["a_a"] = {
-        {"verdict", point.aa->advisory ? "differs" : "same"}, {"lo", point.aa->lo}, {"hi", point.aa->hi}};
+    out["a_a"] = {{"verdict", point.aa->advisory ? "differs" : "same"},
+                  {"lo", to_4_places(point.aa->lo)},
+                  {"hi", to_4_places(point.aa->hi)}};
   if (!out.is_null()) {
     out["id"]     = lab::result_id(experiment.id, point.baseline, point.at);
     out["rounds"] = point.rounds;
@@ -141,6 +147,17 @@ void add_counts(nlohmann::json& record) {
   record["injected_slowdown_by_calls"] = calls;
   record["detected_by_calls"]          = calls_found;
   record["missed"]                     = std::move(missed);
+}
+
+// A point a line: a record of hundreds stays small.
+std::string aa_file(nlohmann::json record) {
+  std::string points;
+  for (const nlohmann::json& point : record.at("points"))
+    points += (points.empty() ? "  " : ",\n  ") + point.dump();
+  record["points"]      = nlohmann::json::array();
+  std::string text      = record.dump(1) + "\n";
+  const std::string end = "\"points\": []";
+  return text.replace(text.find(end), end.size(), "\"points\": [\n" + points + "\n ]");
 }
 
 }  // namespace
@@ -211,7 +228,7 @@ std::string record_aa(const std::string& results, const lab::RunRecord& run) {
     if (const auto earlier = nlohmann::json::parse(file, nullptr, false);
         earlier.is_object() && earlier.value("schema", "") == record["schema"])
       add_earlier(record, earlier, run);
-  write_file_atomically(path, record.dump(1) + "\n");
+  write_file_atomically(path, aa_file(record));
   return path;
 }
 

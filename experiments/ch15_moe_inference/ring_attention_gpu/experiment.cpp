@@ -101,7 +101,7 @@ const Experiment<RingAttention> ring_attention_gpu{
         "Over two GPUs, does a ring hide the exchange of keys and values behind attention, and what does a "
         "balanced order of chunks save under a causal mask?",
     .limit        = Limit::tensor_flops,
-    .axes         = {{"tokens", {16384, 65536}}},
+    .axes         = {{"tokens", {8192, 32768}}},
     .check_at     = {{"tokens", {0, 4, 52, 516}}},
     .variants     = {{.id         = "all_gather",
                       .techniques = {"context_parallel", "flash_attention", "kv_transfer"},

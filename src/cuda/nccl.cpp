@@ -60,7 +60,6 @@ NcclId make_nccl_id() {
 NcclCommunicator::NcclCommunicator(const NcclId& id, int rank, int ranks, const NcclSettings& settings) {
   NcclConfig config;
   if (settings.cga_cluster >= 0) config.cga_cluster = settings.cga_cluster;
-  if (settings.min_ctas > 0) config.min_ctas = settings.min_ctas;
   if (settings.max_ctas > 0) config.max_ctas = settings.max_ctas;
   check(nccl()->comm_init_rank_config(&communicator_, ranks, id, rank, &config), "ncclCommInitRankConfig");
 }

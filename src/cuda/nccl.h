@@ -21,8 +21,8 @@ struct NcclId {
 
 // Settings of a communicator (ncclConfig_t). -1: NCCL chooses, or its environment does.
 struct NcclSettings {
-  int cga_cluster = -1;              // thread blocks of a cluster, 0 to 8
-  int min_ctas = -1, max_ctas = -1;  // thread blocks of a collective's kernel, each a channel
+  int cga_cluster = -1;  // thread blocks of a cluster, 0 to 8
+  int max_ctas    = -1;  // thread blocks of a collective's kernel, each a channel
 };
 
 // The settings as NCCL takes them. NCCL reads `size` bytes of it and has defaults for what later versions

@@ -53,7 +53,7 @@ struct Tuning {
   const char* algorithm = nullptr;  // NCCL_ALGO: "Ring", "Tree"
   const char* protocol  = nullptr;  // NCCL_PROTO: "LL", "LL128", "Simple"
   int cga_cluster       = -1;       // ncclConfig_t: these three
-  int min_ctas = -1, max_ctas = -1;
+  int max_ctas          = -1;
 };
 
 using Call = std::function<void(const AllReduces&, Context&)>;

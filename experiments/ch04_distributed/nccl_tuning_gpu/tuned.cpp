@@ -48,13 +48,13 @@ using Communicator = std::shared_ptr<const NcclCommunicator>;
 // keep every other rank from reading the environment meanwhile. They take a second to make and serve all
 // points: a rank's thread ends with a point, so they are the process's.
 Communicator communicator_of(const Rank& me, const Tuning& t) {
-  using Key = std::tuple<int, std::string, std::string, int, int, int>;
+  using Key = std::tuple<int, std::string, std::string, int, int>;
   static std::mutex mutex;
   static auto& made  = *new std::map<Key, Communicator>;  // at exit CUDA may be gone before them
   const auto text    = [](const char* of) { return std::string(of ? of : ""); };
   Communicator& mine = [&]() -> Communicator& {
     const std::lock_guard lock(mutex);
-    return made[{me.rank(), text(t.algorithm), text(t.protocol), t.cga_cluster, t.min_ctas, t.max_ctas}];
+    return made[{me.rank(), text(t.algorithm), text(t.protocol), t.cga_cluster, t.max_ctas}];
   }();
   if (mine) return mine;
   if (!nccl()) throw Unavailable("needs_library", why_no_nccl());
@@ -67,8 +67,7 @@ Communicator communicator_of(const Rank& me, const Tuning& t) {
   }
   me.barrier();
   mine = std::make_shared<const NcclCommunicator>(
-      *id, me.rank(), me.size(),
-      NcclSettings{.cga_cluster = t.cga_cluster, .min_ctas = t.min_ctas, .max_ctas = t.max_ctas});
+      *id, me.rank(), me.size(), NcclSettings{.cga_cluster = t.cga_cluster, .max_ctas = t.max_ctas});
   me.barrier();  // all have read the environment
   return mine;
 }

@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm) mixed_kernel(const __gri
     for (uint64_t& barrier : full[warp]) ptx::mbarrier_init(&barrier, 1);
   ptx::fence_mbarrier_init();
   ptx::fence_proxy_async();  // TMA sees the initialised barriers
-  for (int i = lane; i < decode::kGroup * kRowStride; i += 32) sums[warp].out[0][i] = 0;
+  for (int i = lane; i < decode::kGroup * kRowStride; i += 32) (&sums[warp].out[0][0])[i] = 0;
   if (lane < decode::kGroup) sums[warp].max_and_sum[lane] = {-INFINITY, 0};
   __syncwarp();  // the warp has its barriers and sums
 

@@ -130,7 +130,9 @@ size_t LtMatmul::workspace_bytes() const {
   return most;
 }
 
-void LtMatmul::set_scales(const BlockScales& scales) {
+void LtMatmul::set_scales(const BlockScales& scales) { set_scales(TensorScales{scales.a, scales.b}); }
+
+void LtMatmul::set_scales(const TensorScales& scales) {
   set(plan_->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scales.b));
   set(plan_->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scales.a));
 }

@@ -46,6 +46,13 @@ class LtMatmul {
   // Other scales for the calls that follow, of a plan that was made with scales.
   void set_scales(const BlockScales& scales);
 
+  // Scales of whole e4m3 inputs, one number each in GPU memory, for the calls that follow, of a plan that was
+  // made without scales of blocks.
+  struct TensorScales {
+    const float *a, *b;
+  };
+  void set_scales(const TensorScales& scales);
+
   // Enqueues the product. a, b and d are aligned to 16 bytes.
   void run(const void* a, const void* b, void* d, void* workspace, StreamRef stream) const;
 

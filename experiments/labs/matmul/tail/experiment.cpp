@@ -37,7 +37,7 @@ const Experiment<Gemm> tail{
              .launch     = on_gpu(stream_k),
              .techniques = {"persistent_kernel", "stream_k"},
              .idea       = "the same number of blocks of k for each CTA, across the ends of tiles",
-             .prediction = predict::ratio(0.9),
+             .prediction = predict::ratio(1.6),
              .needs      = {machine::Feature::wgmma, machine::Feature::tma}},
             {.id         = "one_tile_stream_k",
              .launch     = on_gpu(one_tile_stream_k),

@@ -118,7 +118,6 @@ constexpr Row kRows[] = {
     {kDeep, kAll, "tensor_pipe_pct", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", kMean,
      kHigher},
     {kDeep, kAll, "shared_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", kAdds, kLower},
-    {kDeep, kAll, "l2_read_bytes", "lts__t_bytes_op_read.sum", kAdds, kLower},
     {kDeep, kAll, "sm_throughput_pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed", kMean, kHigher},
     {kDeep, kAll, "memory_throughput_pct", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
      kMean, kHigher},

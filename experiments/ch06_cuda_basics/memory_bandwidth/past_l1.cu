@@ -4,8 +4,7 @@
 // flops   0
 // limit   bandwidth of the level that holds the table; of sectors of 32 bytes, and of lines in L1, where the
 //         pattern uses a part of them
-// idea    ld.global.cg: L1 keeps nothing, so that the rate of L2 shows at small sizes, and what L1
-//         saves where a pattern comes back to its lines
+// idea    none yet: ld.global.cg, so that L1 keeps nothing, and the rate of L2 shows at small sizes
 #include "reads.cuh"
 
 namespace fathom::lab::memory_bandwidth {

@@ -64,7 +64,7 @@ struct Reads {
   int64_t expected(int64_t thread) const;
 };
 
-FATHOM_CUDA_LAUNCHER void through_l1(const Reads& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void past_l1(const Reads& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void through_l1(const Reads& p, StreamRef stream);
 
 }  // namespace fathom::lab::memory_bandwidth

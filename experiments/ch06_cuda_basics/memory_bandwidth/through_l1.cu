@@ -4,7 +4,8 @@
 // flops   0
 // limit   bandwidth of the level that holds the table; of sectors of 32 bytes, and of lines in L1, where the
 //         pattern uses a part of them
-// idea    none yet: ordinary loads, which L1 keeps
+// idea    ordinary loads, whose lines L1 keeps: it answers where a table fits, or where a pattern comes back
+//         to a line soon
 #include "reads.cuh"
 
 namespace fathom::lab::memory_bandwidth {

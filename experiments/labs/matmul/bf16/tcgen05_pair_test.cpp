@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <vector>
 
 #include "core/dtype.h"
@@ -23,9 +24,10 @@ struct Matrix {
   int rows, columns;
   std::vector<bf16> data;
 
-  Matrix(int m, int n, int seed) : rows(m), columns(n) {
-    for (int i = 0; i < m * n; ++i)
-      data.emplace_back(static_cast<float>((i * 7 + i / n * 3 + seed) % 15 - 7));
+  // Integers from -7 to 7, without a period.
+  Matrix(int m, int n, unsigned seed) : rows(m), columns(n) {
+    std::mt19937 random(seed);
+    for (int i = 0; i < m * n; ++i) data.emplace_back(static_cast<float>(random() % 15) - 7);
   }
   // Zero outside, as TMA fills.
   float at(int i, int j) const {

@@ -139,6 +139,7 @@ const Experiment<Layer> layer{
              .idea       = "an IF node for each expert in place of a SWITCH node for each place",
              .prediction = predict::ratio_at_least(0.8),
              .prepare    = prepared_on_gpu(if_nodes),
+             .up_to      = {{"experts", 8}},  // with 32 branches the GPU is not idle behind the graph
              .syncs      = true},
             {.id         = "indexed_each",
              .techniques = {"graph_replay"},

@@ -1,5 +1,6 @@
 // A table's size says which level answers, and the pattern how much of a line each read uses. Together they
 // make a staircase of bandwidths.
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -43,8 +44,11 @@ Reads::Reads(const Point& at, Arena& arena)
                 "the table's size must be a power of two, of 128 bytes to 16 GiB");
 }
 
+// The table once, or less: L1 may answer all other reads, faster than any level whose rate is known.
 Cost Reads::cost() const {
-  return {.read = out.size() * kSteps * kVector, .written = out.bytes(), .working_set = table.bytes()};
+  return {.read        = std::min(table.bytes(), out.size() * kSteps * kVector),
+          .written     = out.bytes(),
+          .working_set = table.bytes()};
 }
 
 int64_t Reads::expected(int64_t thread) const {

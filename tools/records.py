@@ -89,6 +89,11 @@ def gpu_tests(machine):
     return [json.loads(path.read_text()) for path in sorted((RESULTS / machine).glob("gpu_tests*.json"))]
 
 
+def sanitizer(machine):
+    """What tools/sanitize wrote there."""
+    return [json.loads(path.read_text()) for path in sorted((RESULTS / machine).glob("sanitizer*.json"))]
+
+
 def engine_is_stale(seen, known):
     return seen.get("source_hash") is None or seen["source_hash"] != known[ENGINE_SESSION]["source_hash"]
 

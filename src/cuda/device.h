@@ -60,7 +60,7 @@ class Device {
   // Evicts everything from L2 by reading three times its size; leaves no dirty lines. Returns at once.
   virtual void flush_l2() = 0;
 
-  // Reserves `bytes` of L2 for persisting lines, 0 for none. SystemError where that is more than the GPU can.
+  // Reserves `bytes` of L2 for persisting lines, or as many as the GPU can, 0 for none.
   virtual void set_aside_l2(int64_t bytes) = 0;
   // Undoes the L2 state that a call left for later ones: a different set-aside than set_aside_l2() asked for,
   // or an access policy window on stream(). Returns that in words; nothing where the call left none.

@@ -1,6 +1,7 @@
 #include "cuda/persisting_l2.h"
 
-#include "core/expect.h"
+#include <algorithm>
+
 #include "cuda/check.h"
 #include "cuda/per_device.h"
 
@@ -9,11 +10,8 @@ namespace fathom {
 void PersistingL2::set_aside(int64_t bytes) {
   int max_bytes = 0;
   FATHOM_CUDA(cudaDeviceGetAttribute(&max_bytes, cudaDevAttrMaxPersistingL2CacheSize, current_gpu()));
-  if (bytes > max_bytes)
-    throw SystemError(std::to_string(bytes) +
-                      " bytes of L2 are to persist, and this GPU sets aside at most " +
-                      std::to_string(max_bytes));
-  FATHOM_CUDA(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, static_cast<size_t>(bytes)));
+  FATHOM_CUDA(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize,
+                                 static_cast<size_t>(std::min<int64_t>(bytes, max_bytes))));
   FATHOM_CUDA(cudaDeviceGetLimit(&set_aside_, cudaLimitPersistingL2CacheSize));
 }
 

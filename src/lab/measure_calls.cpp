@@ -131,13 +131,15 @@ void profile_variants(const ExperimentInfo& experiment, const std::vector<PointR
       events.phase(variant.id, "profile", 1);
       Context context{timer->stream(), pools.of(variant.threads)};
       if (variant.has_prepare) sets.prepare(static_cast<int>(v), context);
-      const auto profile =
-          profiler.profile({experiment.id, variant.id, point.at, sets[0].cost(), experiment.backend}, [&] {
-            sets[0].call(static_cast<int>(v), context);
-            timer->finish();
-          });
-      events.profiled(point.at, variant.id,
-                      profile ? *profile : Profile{.notes = {"no profile: " + profile.error().message}});
+      timer->as_in_sample(variant, [&] {
+        const auto profile =
+            profiler.profile({experiment.id, variant.id, point.at, sets[0].cost(), experiment.backend}, [&] {
+              sets[0].call(static_cast<int>(v), context);
+              timer->finish();
+            });
+        events.profiled(point.at, variant.id,
+                        profile ? *profile : Profile{.notes = {"no profile: " + profile.error().message}});
+      });
     }
   }
 }

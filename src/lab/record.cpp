@@ -24,8 +24,9 @@ using nlohmann::json;
 
 // ---- the committed summary
 
-constexpr size_t kMaxRecordBytes = 14 * 1024;  // of 16 KB: the rest is the file's envelope
-constexpr size_t kMostQuantiles  = 64;
+constexpr size_t kMaxRecordBytes  = 14 * 1024;  // of 16 KB: the rest is the file's envelope
+constexpr size_t kMaxWithCounters = 38 * 1024;  // of 40 KB: a deep set has some 45 of each variant
+constexpr size_t kMostQuantiles   = 64;
 
 // Four digits are finer than any interval here.
 double rounded(double value) {
@@ -111,7 +112,8 @@ ExperimentRecord committed(ExperimentRecord experiment) {
     v.samples_ns.clear();
     round(v);
   });
-  const auto fits = [&] { return record_text(to_json(experiment)).size() <= kMaxRecordBytes; };
+  const auto size = [&] { return record_text(to_json(experiment)).size(); };
+  const auto fits = [&] { return size() <= kMaxRecordBytes; };
   // Many points and variants: less of each, rather than a file that nobody can review. The least telling goes
   // first; what can be derived or read in the source goes last.
   for (size_t count = kMostQuantiles / 2; count >= 8 && !fits(); count /= 2)
@@ -126,7 +128,7 @@ ExperimentRecord committed(ExperimentRecord experiment) {
       v.idea.clear();
       v.techniques.clear();
     });
-  if (!fits() && !experiment.points.empty()) drop_profile(experiment.points.front());
+  if (size() > kMaxWithCounters && !experiment.points.empty()) drop_profile(experiment.points.front());
   if (!fits())  // the source says which points are beyond a variant
     for (PointRecord& point : experiment.points)
       std::erase_if(point.variants,

@@ -283,6 +283,21 @@ TEST(Committed, KeepsTheCountersOfTheFirstPointWhereSpaceIsShort) {
   EXPECT_EQ(to_json(*read), to_json(run)) << "what was rounded is still bound";
 }
 
+TEST(Committed, KeepsADeepSetOfTheFirstPointUpTo40Kilobytes) {
+  for (const int variants : {6, 20}) {
+    ExperimentRecord experiment = large(2, variants);
+    for (PointRecord& point : experiment.points)
+      for (VariantRecord& variant : point.variants)
+        for (int i = 0; i < 45; ++i)
+          variant.metrics["counted_metric_of_some_length_" + std::to_string(i)] = {1.234, "lower"};
+    experiment = committed(experiment);
+    EXPECT_LE(record_text(to_json(experiment)).size(), 38u * 1024);
+    EXPECT_EQ(experiment.points[0].variants[0].metrics.count("counted_metric_of_some_length_44"),
+              variants == 6 ? 1u : 0u);
+    EXPECT_EQ(experiment.points[1].variants[0].metrics.count("counted_metric_of_some_length_44"), 0u);
+  }
+}
+
 TEST(WithoutAbsent, ReadsBackAsTheSameRecord) {
   const auto whole = to_json(full_run());
   const auto read  = run_from_json(without_absent(whole));

@@ -33,6 +33,8 @@ class SampleTimer {
   virtual void extra_work(double ns) = 0;
   // Repeats `call`, one of `variant`, until the clock of the device has settled.
   virtual void settle(const VariantInfo& variant, const std::function<void()>& call) = 0;
+  // Runs `untimed` with the device set as a sample of `variant` finds it: with so much L2 set aside.
+  virtual void as_in_sample(const VariantInfo&, const std::function<void()>& untimed) { untimed(); }
   // Waits until all calls are done; throws where one failed.
   virtual void finish() = 0;
 

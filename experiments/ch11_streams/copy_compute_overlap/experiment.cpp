@@ -49,8 +49,9 @@ const Experiment<Offload> offload{
     .question =
         "How much of two copies and a kernel disappears when both directions of the link and the "
         "multiprocessors work at the same time?",
-    .limit    = Limit::link,
-    .axes     = {{"bytes", {128 << 20}}, {"steps", {1792}}},
+    .limit = Limit::link,
+    // With one step the kernel is nothing, and what is left is how the link carries both directions at once.
+    .axes     = {{"bytes", {128 << 20}}, {"steps", {1792, 1}}},
     .check_at = {{"bytes", {0, 4, 28, 4096, 4 * kChunk - 4, 4 * kChunk, 4 * kChunk + 4, 20 * kChunk + 28}},
                  {"steps", {1, 40}}},
     .variants =
@@ -78,6 +79,18 @@ const Experiment<Offload> offload{
              .idea       = "a stream for each engine, chunks handed on by events",
              .prediction = predict::share_at_least(0.9),
              .prepare    = prepared_on_gpu(stream_per_engine),
+             .syncs      = true},
+            {.id         = "store_to_host",
+             .techniques = {"pinned_memory", "zero_copy", "streams", "events", "copy_compute_overlap"},
+             .idea       = "an engine copies in, the kernel stores its results in the host's memory",
+             .prediction = predict::share(0.88),
+             .prepare    = prepared_on_gpu(store_to_host),
+             .syncs      = true},
+            {.id         = "zero_copy",
+             .launch     = on_gpu(zero_copy),
+             .techniques = {"pinned_memory", "zero_copy", "copy_compute_overlap"},
+             .idea       = "one kernel reads and writes the host's memory: no chunks",
+             .prediction = predict::share(0.85),
              .syncs      = true},
         },
     .backend = Backend::cuda,

@@ -25,11 +25,13 @@ struct Offload {
 };
 
 FATHOM_CUDA_LAUNCHER void blocking(const Offload& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void zero_copy(const Offload& p, StreamRef stream);
 
 // Make the streams and events; the returned call is timed.
 using Call = std::function<void(const Offload&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call pageable_streams(const Offload&, StreamRef);
 FATHOM_CUDA_LAUNCHER Call stream_per_chunk(const Offload&, StreamRef);
 FATHOM_CUDA_LAUNCHER Call stream_per_engine(const Offload& p, StreamRef);
+FATHOM_CUDA_LAUNCHER Call store_to_host(const Offload& p, StreamRef);
 
 }  // namespace fathom::lab::copy_compute_overlap

@@ -44,6 +44,9 @@ FATHOM_CUDA_LAUNCHER void host_branches(const Layer& p, StreamRef stream);
 // These capture graphs when prepared.
 using Call = std::function<void(const Layer&, StreamRef)>;
 FATHOM_CUDA_LAUNCHER Call switch_nodes(const Layer& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER Call switches_side_by_side(const Layer& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER Call if_nodes(const Layer& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER Call indexed_each(const Layer& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER Call indexed(const Layer& p, StreamRef stream);
 
 }  // namespace fathom::lab::router_graph

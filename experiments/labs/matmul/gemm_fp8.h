@@ -27,6 +27,8 @@ struct GemmFp8 {
 
 FATHOM_CUDA_LAUNCHER void fp8_per_tensor(const GemmFp8&, StreamRef);
 FATHOM_CUDA_LAUNCHER void fp8_two_parts(const GemmFp8&, StreamRef);
+FATHOM_CUDA_LAUNCHER void fp8_scales_by_tma(const GemmFp8&, StreamRef);
+FATHOM_CUDA_LAUNCHER void fp8_turns(const GemmFp8&, StreamRef);
 FATHOM_CUDA_LAUNCHER void fp8_block_scales(const GemmFp8&, StreamRef);
 
 }  // namespace fathom::lab::matmul

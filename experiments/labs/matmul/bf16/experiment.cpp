@@ -9,7 +9,7 @@
 namespace fathom::lab::matmul {
 namespace {
 
-PythonArguments for_triton(const Gemm& p) { return {{"a", p.a}, {"b", p.b}, {"out", p.out}}; }
+PythonArguments for_python(const Gemm& p) { return {{"a", p.a}, {"b", p.b}, {"out", p.out}}; }
 
 const Experiment<Gemm> bf16{
     .question = "What takes a bf16 matrix product from a loop over a row to the speed of cuBLASLt?",
@@ -151,7 +151,12 @@ const Experiment<Gemm> bf16{
              .prediction = predict::share(0.68),
              .kind       = Kind::library,
              .needs      = {machine::Feature::wgmma, machine::Feature::tma},
-             .python     = {.script = "triton_matmul.py", .arguments = for_triton}},
+             .python     = {.script = "triton_matmul.py", .arguments = for_python}},
+            {.id         = "torch_compile",
+             .idea       = "torch.compile, max-autotune: the fastest of Triton's templates and cuBLAS",
+             .prediction = predict::share(0.78),
+             .kind       = Kind::library,
+             .python     = {.script = "torch_compile.py", .arguments = for_python}},
             {.id         = "cutlass",
              .techniques = {"vendor_templates"},
              .idea       = "CUTLASS: 128 x 256 x 64, clusters of two, cooperative, persistent",

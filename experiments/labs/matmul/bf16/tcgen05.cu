@@ -14,21 +14,20 @@
 #include "cuda/launch.cuh"
 #include "cuda/multiprocessors.h"
 #include "cuda/tcgen05.cuh"
-#include "cuda/tcgen05_descriptor.h"
 #include "cuda/tensor_map.h"
 #include "kernels/gemm/pipeline_state.cuh"
 #include "kernels/gemm/tile_order.cuh"
 #include "rungs.h"
+#include "tcgen05_pair.h"
 
 namespace fathom::lab::matmul {
 namespace {
 
 using kernels::PipelineState, kernels::TileOrder;
 
-constexpr int kTileM = 256, kTileN = 256, kTileK = 64;               // of the pair
-constexpr int kHalfRows = 128, kHalfBytes = kHalfRows * kTileK * 2;  // of a, or of b, in each CTA
-constexpr int kStageBytes = 2 * kHalfBytes, kStages = 6, kSharedBytes = kStages * kStageBytes;
-constexpr int kAccumulators = 2, kColumns = kAccumulators * kTileN;  // all of tensor memory
+using namespace tcgen05_pair;
+
+constexpr int kStages = 6, kSharedBytes = kStages * kStageBytes;
 constexpr int kStorerWarps = 4, kThreads = 32 * (2 + kStorerWarps);
 
 __global__ void __launch_bounds__(kThreads, 1)
@@ -63,8 +62,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp == 0 && threadIdx.x == 0) {  // loads this CTA's half of each block; the first CTA counts both
     PipelineState<kStages> state;
     for (int tile = blockIdx.x / 2; tile < order.count(); tile += pairs) {
-      const int row    = order.row(tile) * kTileM + rank * kHalfRows,
-                column = order.column(tile) * kTileN + rank * kHalfRows;
+      const int row    = first_row_of_a(order.row(tile), rank);
+      const int column = first_row_of_b(order.column(tile), rank);
       for (int block = 0; block < blocks; ++block, state.next()) {
         ptx::mbarrier_wait(&empty[state.stage], state.parity ^ 1);
         if (rank == 0) ptx::mbarrier_arrive_expect_tx(&full[state.stage], 2 * kStageBytes);
@@ -75,40 +74,38 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   } else if (warp == 1 && rank == 0 && threadIdx.x % 32 == 0) {  // multiplies, for both CTAs
-    constexpr uint32_t kInstruction = ptx::tcgen05_instruction_descriptor(kTileM, kTileN);
     PipelineState<kStages> state;
     PipelineState<kAccumulators> sums;
     for (int tile = blockIdx.x / 2; tile < order.count(); tile += pairs, sums.next()) {
       ptx::mbarrier_wait(&free_sums[sums.stage], sums.parity ^ 1);
       ptx::tcgen05_fence_after_thread_sync();
-      const uint32_t to = tensor_memory + sums.stage * kTileN;
+      const uint32_t to = sums_at(tensor_memory, sums.stage);
       for (int block = 0; block < blocks; ++block, state.next()) {
         ptx::mbarrier_wait(&full[state.stage], state.parity);
         ptx::tcgen05_fence_after_thread_sync();
         const uint32_t at = ptx::shared_address(stages + state.stage * kStageBytes);
 #pragma unroll
-        for (int step = 0; step < kTileK / 16; ++step)
-          ptx::tcgen05_mma(to, ptx::tcgen05_smem_descriptor_128b(at + 32 * step),
-                           ptx::tcgen05_smem_descriptor_128b(at + kHalfBytes + 32 * step), kInstruction,
+        for (int step = 0; step < kSteps; ++step)
+          ptx::tcgen05_mma(to, descriptor_of_a(at, step), descriptor_of_b(at, step), kInstruction,
                            block > 0 || step > 0);
         ptx::tcgen05_commit(&empty[state.stage], 0b11);
       }
       ptx::tcgen05_commit(&ready_sums[sums.stage], 0b11);
     }
   } else if (warp >= 2) {  // stores: a thread has a row, a warp the 32 lanes that the hardware lets it read
-    const int lanes = warp % 4 * 32, lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
     PipelineState<kAccumulators> sums;
     for (int tile = blockIdx.x / 2; tile < order.count(); tile += pairs, sums.next()) {
       ptx::mbarrier_wait(&ready_sums[sums.stage], sums.parity);
       ptx::tcgen05_fence_after_thread_sync();
-      const int row = order.row(tile) * kTileM + rank * kHalfRows + lanes + lane;
-      for (int part = 0; part < kTileN; part += 32) {
-        uint32_t v[32];
-        ptx::tcgen05_ld_32x32b_x32(v, tensor_memory + (lanes << 16) + sums.stage * kTileN + part);
+      const int row = stored_row(order.row(tile), rank, warp, lane);
+      for (int part = 0; part < kTileN; part += kPart) {
+        uint32_t v[kPart];
+        ptx::tcgen05_ld_32x32b_x32(v, part_at(tensor_memory, sums.stage, warp, part));
         ptx::tcgen05_wait_ld();
         const int column = order.column(tile) * kTileN + part;
 #pragma unroll
-        for (int i = 0; i < 32; i += 8)  // n is a multiple of 8
+        for (int i = 0; i < kPart; i += 8)  // n is a multiple of 8
           if (row < m && column + i < n)
             *reinterpret_cast<uint4*>(&out[int64_t{row} * n + column + i]) = {
                 pack_bf16x2(__uint_as_float(v[i]), __uint_as_float(v[i + 1])),

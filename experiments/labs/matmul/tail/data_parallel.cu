@@ -14,12 +14,10 @@ namespace fathom::lab::matmul {
 namespace {
 
 struct DataParallel {
-  int tiles, blocks;
+  int tiles, blocks, ctas;
 
-  __device__ int count() const { return (tiles - static_cast<int>(blockIdx.x) + gridDim.x - 1) / gridDim.x; }
-  __device__ Part part(int i) const {
-    return {.tile = static_cast<int>(blockIdx.x + i * gridDim.x), .begin = 0, .end = blocks};
-  }
+  __device__ int count(int cta) const { return (tiles - cta + ctas - 1) / ctas; }
+  __device__ Part part(int cta, int i) const { return {.tile = cta + i * ctas, .begin = 0, .end = blocks}; }
 };
 
 }  // namespace
@@ -28,7 +26,7 @@ void data_parallel(const Gemm& p, StreamRef stream) {
   if (p.out.size() == 0) return;
   const Tiles tiles(p);
   const int ctas = std::min(tiles.count, multiprocessors());
-  launch_split_tiles(p, tiles, ctas, DataParallel{tiles.count, tiles.blocks}, 0, stream);
+  launch_split_tiles(p, tiles, ctas, DataParallel{tiles.count, tiles.blocks, ctas}, 0, stream);
 }
 
 }  // namespace fathom::lab::matmul

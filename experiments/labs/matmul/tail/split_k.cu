@@ -15,14 +15,11 @@ namespace {
 
 // The later parts of k of all tiles first: what an owner waits for was started before it.
 struct SplitK {
-  int tiles, blocks, splits;
+  int tiles, blocks, splits, ctas;
 
-  __device__ int count() const {
-    return (tiles * splits - static_cast<int>(blockIdx.x) + gridDim.x - 1) / gridDim.x;
-  }
-  __device__ Part part(int i) const {
-    const int item = static_cast<int>(blockIdx.x + i * gridDim.x), tile = item % tiles;
-    const int split = splits - 1 - item / tiles;
+  __device__ int count(int cta) const { return (tiles * splits - cta + ctas - 1) / ctas; }
+  __device__ Part part(int cta, int i) const {
+    const int item = cta + i * ctas, tile = item % tiles, split = splits - 1 - item / tiles;
     return {.tile       = tile,
             .begin      = split * blocks / splits,
             .end        = (split + 1) * blocks / splits,
@@ -40,8 +37,8 @@ void split_k(const Gemm& p, StreamRef stream) {
   const Tiles tiles(p);
   const int splits = std::min(2, tiles.blocks);  // a part has at least one block
   const int ctas   = std::min(tiles.count * splits, multiprocessors());
-  launch_split_tiles(p, tiles, ctas, SplitK{tiles.count, tiles.blocks, splits}, tiles.count * (splits - 1),
-                     stream);
+  launch_split_tiles(p, tiles, ctas, SplitK{tiles.count, tiles.blocks, splits, ctas},
+                     tiles.count * (splits - 1), stream);
 }
 
 }  // namespace fathom::lab::matmul

@@ -1,5 +1,5 @@
 // A persistent product whose tiles may be split along k among CTAs. What a CTA does, and in which order, is
-// its schedule: data_parallel.cu, split_k.cu, stream_k.cu.
+// its schedule: data_parallel.cu, split_k.cu, stream_k.cu, one_tile_stream_k.cu.
 //
 // The part of a tile that begins at k = 0 belongs to the tile's owner. The CTA of any other part writes its
 // sums, in fp32, to a slot of scratch memory and sets a flag; the owner adds the slots in a fixed order, so
@@ -17,19 +17,12 @@
 #include "cuda/tensor_map.h"
 #include "experiments/labs/matmul/bf16/wgmma_tile.cuh"
 #include "experiments/labs/matmul/gemm.h"
+#include "experiments/labs/matmul/tail/stream_k_schedule.h"
 #include "kernels/gemm/pipeline_state.cuh"
 #include "kernels/gemm/store_box.cuh"
 #include "kernels/gemm/tile_order.cuh"
 
 namespace fathom::lab::matmul {
-
-// Blocks [begin, end) of k of a tile.
-struct Part {
-  int tile, begin, end;
-  int slot = 0;  // where its sums go, if it does not begin at 0
-  // Of the owner: how many other parts the tile has, the slot of the first, and from one to the next.
-  int others = 0, first_slot = 0, slot_step = 0;
-};
 
 inline constexpr int kTileM = 128, kTileN = 128, kHalves = kTileM / 64;  // 64 rows are a wgmma
 inline constexpr int kConsumers = 2, kThreads = 128 * (kConsumers + 1);
@@ -109,13 +102,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();  // the barriers are there before any thread waits for one
 
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), cta = static_cast<int>(blockIdx.x);
   if (warpgroup == kConsumers) {
     ptx::setmaxnreg_dec<40>();
     if (threadIdx.x != kConsumers * 128) return;
     kernels::PipelineState<kStages> state;
-    for (int i = 0; i < schedule.count(); ++i) {
-      const Part part = schedule.part(i);
+    for (int i = 0; i < schedule.count(cta); ++i) {
+      const Part part = schedule.part(cta, i);
       const int row = order.row(part.tile) * kTileM, column = order.column(part.tile) * kTileN;
       for (int block = part.begin; block < part.end; ++block, state.next()) {
         uint8_t* const to    = stages + state.stage * kStageBytes;
@@ -138,10 +131,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   uint8_t* const boxes = stages + kStages * kStageBytes + warpgroup * kBoxes * kBoxBytes;
   const auto slot      = [&](int s) { return slots + int64_t{s} * (kSlotBytes / 16); };
   Sums sums;
-  const int parts = schedule.count();
+  const int parts = schedule.count(cta);
   int first_block = 0;  // of a part, among all blocks of this CTA: they take the stages one after another
   for (int i = 0; i < parts; ++i) {
-    const Part part = schedule.part(i);
+    const Part part = schedule.part(cta, i);
     const int begin = first_block, end = begin + part.end - part.begin;
     first_block = end;
     if (i % kConsumers != warpgroup) continue;

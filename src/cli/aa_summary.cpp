@@ -16,10 +16,6 @@
 namespace fathom::cli {
 namespace {
 
-bool differs(const lab::VariantRecord& variant) {
-  return variant.verdict == "FASTER" || variant.verdict == "SLOWER";
-}
-
 constexpr std::string_view kAgain = ":again", kHeavier = ":heavier";  // end a variant's id
 
 bool adds_calls(const lab::VariantRecord& heavier) {
@@ -30,44 +26,6 @@ bool adds_calls(const lab::VariantRecord& heavier) {
 // The harness caught a baseline, which does nothing to be caught for.
 bool is_accused(const lab::VariantRecord& variant, const lab::PointRecord& point) {
   return variant.id == point.baseline && variant.caught_by.has_value();
-}
-
-// "x: 1.031 [1.022, 1.040]"
-std::string with_ratio(const std::string& id, const lab::VariantRecord& variant) {
-  if (!variant.ratio) return fmt::format("{}: {}", id, variant.verdict.value_or("no verdict"));
-  return fmt::format("{}: {:.3f} [{:.3f}, {:.3f}]", id, variant.ratio->median, variant.ratio->lo,
-                     variant.ratio->hi);
-}
-
-void add_point(const lab::ExperimentRecord& experiment, const lab::PointRecord& point, AaSummary& summary) {
-  bool compared = false;
-  for (const lab::VariantRecord& variant : point.variants) {
-    const std::string id = lab::result_id(experiment.id, variant.id, point.at);
-    if (is_accused(variant, point)) {
-      compared = true;
-      summary.wrong.push_back(fmt::format("{}: caught by {}", id, *variant.caught_by));
-    }
-    if (variant.status != lab::Outcome::ok || !variant.verdict) continue;
-    if (variant.id.ends_with(kAgain)) {
-      compared = true;
-      if (differs(variant)) summary.wrong.push_back(with_ratio(id, variant));
-    } else if (variant.id.ends_with(kHeavier)) {
-      const bool found = variant.verdict == "SLOWER";
-      ++summary.heavier;
-      summary.calls += adds_calls(variant);
-      summary.calls_found += found && adds_calls(variant);
-      if (!found) summary.missed.push_back(with_ratio(id, variant));
-    }
-  }
-  // A session has its control, and no heavier side.
-  if (!compared && point.cache == "session" && point.aa) {
-    compared = true;
-    if (point.aa->advisory)
-      summary.wrong.push_back(fmt::format("{}: [{:.3f}, {:.3f}]",
-                                          lab::result_id(experiment.id, point.baseline, point.at),
-                                          point.aa->lo, point.aa->hi));
-  }
-  summary.points += compared;
 }
 
 std::string commit() { return std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : ""); }
@@ -94,6 +52,7 @@ nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::Po
     out["injected_slowdown"]          = ratio_json(variant);
     out["injected_slowdown"]["extra"] = adds_calls(variant) ? "calls" : "arithmetic";
   }
+  // A session has its control, and no heavier side.
   if (out.is_null() && point.cache == "session" && point.aa)
     out["a_a"] = {{"verdict", point.aa->advisory ? "differs" : "same"},
                   {"lo", to_4_places(point.aa->lo)},
@@ -106,7 +65,15 @@ nlohmann::json point_json(const lab::ExperimentRecord& experiment, const lab::Po
   return out;
 }
 
-// "ch01/x/plain:again?n=4: 1.031 [1.022, 1.040]": the line that aa_text() has for it too.
+nlohmann::json points_json(const lab::ExperimentRecord& experiment) {
+  auto points = nlohmann::json::array();
+  for (const lab::PointRecord& point : experiment.points)
+    if (nlohmann::json json = point_json(experiment, point); !json.is_null())
+      points.push_back(std::move(json));
+  return points;
+}
+
+// "ch01/x/plain:again?n=4: 1.031 [1.022, 1.040]"
 std::string failed_line(const nlohmann::json& point, std::string_view side, const nlohmann::json& ratio) {
   std::string id = point.at("id");
   id.insert(std::min(id.find('?'), id.size()), side);
@@ -116,37 +83,39 @@ std::string failed_line(const nlohmann::json& point, std::string_view side, cons
   return fmt::format("{}: {:.3f} [{:.3f}, {:.3f}]", id, ratio.at("median").get<double>(), lo, hi);
 }
 
-// The counts of a record, from its points.
-void add_counts(nlohmann::json& record) {
-  auto wrong = nlohmann::json::array(), missed = nlohmann::json::array();
-  int compared = 0, heavier = 0, calls = 0, calls_found = 0;
-  for (const nlohmann::json& point : record.at("points")) {
-    if (point.contains("a_a")) {
-      ++compared;
-      const nlohmann::json& ratio = point["a_a"];
-      const std::string verdict   = ratio.at("verdict");
-      if (verdict == "FASTER" || verdict == "SLOWER") wrong.push_back(failed_line(point, kAgain, ratio));
-      if (verdict == "INVALID")
-        wrong.push_back(fmt::format("{}: caught by {}", point.at("id").get<std::string>(),
-                                    ratio.at("caught_by").get<std::string>()));
-      if (verdict == "differs") wrong.push_back(failed_line(point, "", ratio));
-    }
-    if (point.contains("injected_slowdown")) {
-      const nlohmann::json& ratio = point["injected_slowdown"];
-      const bool found = ratio.at("verdict") == "SLOWER", by_calls = ratio.at("extra") == "calls";
-      ++heavier;
-      calls += by_calls;
-      calls_found += found && by_calls;
-      if (!found) missed.push_back(failed_line(point, kHeavier, ratio));
-    }
+// Adds what a point of a record says.
+void add_point(const nlohmann::json& point, AaSummary& summary) {
+  if (point.contains("a_a")) {
+    ++summary.points;
+    const nlohmann::json& ratio = point["a_a"];
+    const std::string verdict   = ratio.at("verdict");
+    if (verdict == "FASTER" || verdict == "SLOWER")
+      summary.wrong.push_back(failed_line(point, kAgain, ratio));
+    if (verdict == "INVALID")
+      summary.wrong.push_back(fmt::format("{}: caught by {}", point.at("id").get<std::string>(),
+                                          ratio.at("caught_by").get<std::string>()));
+    if (verdict == "differs") summary.wrong.push_back(failed_line(point, "", ratio));
   }
-  record["compared"]                   = compared;
-  record["false_verdicts"]             = std::move(wrong);
-  record["injected_slowdown"]          = heavier;
-  record["detected"]                   = heavier - static_cast<int>(missed.size());
-  record["injected_slowdown_by_calls"] = calls;
-  record["detected_by_calls"]          = calls_found;
-  record["missed"]                     = std::move(missed);
+  if (point.contains("injected_slowdown")) {
+    const nlohmann::json& ratio = point["injected_slowdown"];
+    const bool found = ratio.at("verdict") == "SLOWER", by_calls = ratio.at("extra") == "calls";
+    ++summary.heavier;
+    summary.calls += by_calls;
+    summary.calls_found += found && by_calls;
+    if (!found) summary.missed.push_back(failed_line(point, kHeavier, ratio));
+  }
+}
+
+void add_counts(nlohmann::json& record) {
+  AaSummary summary;
+  for (const nlohmann::json& point : record.at("points")) add_point(point, summary);
+  record["compared"]                   = summary.points;
+  record["false_verdicts"]             = summary.wrong;
+  record["injected_slowdown"]          = summary.heavier;
+  record["detected"]                   = summary.heavier - std::ssize(summary.missed);
+  record["injected_slowdown_by_calls"] = summary.calls;
+  record["detected_by_calls"]          = summary.calls_found;
+  record["missed"]                     = summary.missed;
 }
 
 // A point a line: a record of hundreds stays small.
@@ -166,7 +135,7 @@ AaSummary aa_summary(const lab::RunRecord& run) {
   AaSummary summary;
   for (const lab::ExperimentRecord& experiment : run.experiments) {
     const int before = summary.points;
-    for (const lab::PointRecord& point : experiment.points) add_point(experiment, point, summary);
+    for (const nlohmann::json& point : points_json(experiment)) add_point(point, summary);
     if (summary.points == before) summary.none.push_back(experiment.id);
   }
   return summary;
@@ -192,15 +161,15 @@ std::string aa_text(const AaSummary& summary) {
 }
 
 nlohmann::json aa_json(const lab::RunRecord& run) {
-  auto points = nlohmann::json::array(), none = nlohmann::json::array();
+  auto points = nlohmann::json::array();
   for (const lab::ExperimentRecord& experiment : run.experiments)
-    for (const lab::PointRecord& point : experiment.points)
-      if (nlohmann::json json = point_json(experiment, point); !json.is_null())
-        points.push_back(std::move(json));
-  for (const std::string& id : aa_summary(run).none) none.push_back(id);
-  nlohmann::json record = {{"schema", "fathom.aa/1"},         {"machine", run.machine},
-                           {"started", run.started},          {"commit", commit()},
-                           {"not_compared", std::move(none)}, {"points", std::move(points)}};
+    for (nlohmann::json& point : points_json(experiment)) points.push_back(std::move(point));
+  nlohmann::json record = {{"schema", "fathom.aa/1"},
+                           {"machine", run.machine},
+                           {"started", run.started},
+                           {"commit", commit()},
+                           {"not_compared", aa_summary(run).none},
+                           {"points", std::move(points)}};
   add_counts(record);
   return record;
 }

@@ -35,7 +35,8 @@ using TcpClock = std::chrono::steady_clock;
 constexpr uint64_t kMagic =
     0x316d6d6f63687466;  // "fthcomm1": the protocol and its version, and the byte order
 
-constexpr std::chrono::seconds kTellLateRanks{1};
+// How long rank 0 stays to tell ranks that are still starting why there will be no group.
+constexpr std::chrono::seconds kTellLateRanks{10};
 
 struct Greeting {
   enum Kind : uint32_t { join, messages, control };
@@ -188,11 +189,11 @@ class Meeting {
         if (!joined[static_cast<size_t>(rank)]) ranks.push_back(rank);
       return ranks;
     };
-    std::vector<std::optional<tcp::socket>> refused;
+    std::vector<tcp::socket> refused;
     const auto on_greeting = [&](const Greeting& greeting, tcp::socket socket) {
       if (greeting.kind != Greeting::join) return false;
       if (greeting.size != at_.size || greeting.rank < 1 || greeting.rank >= at_.size) {
-        refused.emplace_back(std::move(socket));
+        refused.push_back(std::move(socket));
         return refuse(GroupError::Cause::mismatch, greeting.rank,
                       fmt::format("rank {} was started for a group of {} ranks, rank 0 for one of {} "
                                   "(RANK, WORLD_SIZE)",
@@ -200,7 +201,7 @@ class Meeting {
       }
       auto& seat = joined[static_cast<size_t>(greeting.rank)];
       if (seat) {
-        refused.emplace_back(std::move(socket));
+        refused.push_back(std::move(socket));
         return refuse(GroupError::Cause::mismatch, greeting.rank,
                       fmt::format("rank {} came twice to {}: each process needs a RANK of its own, and each "
                                   "group a MASTER_PORT",
@@ -219,13 +220,6 @@ class Meeting {
       refuse(GroupError::Cause::timed_out, missing().front(),
              fmt::format("rank{} {} did not come to {} within {:.6g} s", missing().size() > 1 ? "s" : "",
                          fmt::join(missing(), ", "), place(), seconds()));
-    if (error && !refused.empty()) {  // those who are on their way need not wait for a group that will not be
-      deadline_ = std::min(deadline_, TcpClock::now() + kTellLateRanks);
-      accept([&](const Greeting& greeting, tcp::socket socket) {
-        if (greeting.kind == Greeting::join) refused.emplace_back(std::move(socket));
-        return refused.size() >= missing().size();
-      });
-    }
     Answer answer{.token = token_};
     if (error) {
       answer.refused = 1;
@@ -233,15 +227,26 @@ class Meeting {
       answer.rank    = error->rank();
       put_text(answer.text, error->what());
     }
-    for (auto& socket : refused) joined.push_back(std::move(socket));
-    for (auto& socket : joined) {
-      if (!socket) continue;
+    const auto tell = [&](tcp::socket& socket) {
       error_code ignored;  // whoever is gone is missed when it should connect
-      asio::write(*socket, asio::buffer(&answer, sizeof answer), ignored);
+      asio::write(socket, asio::buffer(&answer, sizeof answer), ignored);
       if (!error)
-        asio::write(*socket, asio::buffer(table_.data(), table_.size() * sizeof(RankAddress)), ignored);
+        asio::write(socket, asio::buffer(table_.data(), table_.size() * sizeof(RankAddress)), ignored);
+    };
+    for (auto& socket : joined)
+      if (socket) tell(*socket);
+    for (auto& socket : refused) tell(socket);
+    if (!error) return;
+    size_t on_their_way = missing().size() - std::min(refused.size(), missing().size());
+    if (on_their_way > 0 && !refused.empty()) {
+      deadline_ = std::min(deadline_, TcpClock::now() + kTellLateRanks);
+      accept([&](const Greeting& greeting, tcp::socket socket) {
+        if (greeting.kind != Greeting::join) return false;
+        tell(socket);
+        return --on_their_way == 0;
+      });
     }
-    if (error) throw GroupError(*error);
+    throw GroupError(*error);
   }
 
   // The others.

@@ -16,7 +16,7 @@ class GpuClock {
   struct Sample {
     double ns       = 0;      // between the events
     double host_ns  = 0;      // from the first launch until the device was idle
-    double late_ns  = 0;      // work after the end event, which must be on another stream
+    double late_ns  = 0;      // work after the end event, which must be on another stream; 0 or a little
     double clock_hz = 0;      // SM clock over the sample; 0 where it could not be read
     bool waited     = false;  // the calls waited for the held GPU: this sample has no meaning
   };

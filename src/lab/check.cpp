@@ -28,10 +28,10 @@ void WholeRuns::judge(Finding& finding) const {
   constexpr size_t kFewestRuns = 16;
   if (suspects_.empty() || rms_.size() < kFewestRuns) return;
   std::vector<float> sorted = rms_;
-  const auto middle         = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
+  const auto two_thirds     = sorted.begin() + static_cast<std::ptrdiff_t>(2 * sorted.size() / 3);
+  std::nth_element(sorted.begin(), two_thirds, sorted.end());
   const double least =
-      std::max(16.0 * *middle, 1e-3 * std::sqrt(squares_ / static_cast<double>(rms_.size())));
+      std::max(16.0 * *two_thirds, 1e-3 * std::sqrt(squares_ / static_cast<double>(rms_.size())));
   for (const Suspect& suspect : suspects_)
     if (suspect.rms > least && finding.other_runs++ == 0) finding.first_other = suspect.first;
 }

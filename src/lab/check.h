@@ -56,8 +56,9 @@ struct Finding {
 // Finds a wrong tile in a whole output. The tolerance of an element covers the worst rounding, which may be
 // larger than the values; but rounding differs everywhere a little, and a wrong tile in a few places a lot. A
 // run of elements counts as another answer where at least half of them differ by more than half of the run's
-// rms value, and the run differs 16 times as much as the median run does, and by a thousandth of the output's
-// rms value.
+// rms value, and the run differs 16 times as much as two of three runs do, and by a thousandth of the
+// output's rms value. Where a third of an output or more is unlike, that is how the variant computes (half of
+// its rows in another precision), and the reference judges it, whose sample cannot miss as much.
 class WholeRuns {
  public:
   static constexpr int64_t kLength = 32;  // an unaligned tile of 64 x 64 covers whole runs

@@ -199,6 +199,22 @@ TEST(WholeRuns, RoundingIsNoOtherAnswer) {
   EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
 }
 
+// Half of the rows in a format of few bits, half equal: no tile is wrong, the variant computes so.
+TEST(WholeRuns, HalfOfTheRowsInAnotherPrecisionIsNoWrongTile) {
+  Outputs out;
+  for (int64_t i = 0; i < Outputs::kSide; ++i)
+    for (int64_t j = 0; j < Outputs::kSide && i % 32 < 15; ++j) {
+      float& x = out.ours[i * Outputs::kSide + j];
+      x        = 3.0f * std::round(x / 3.0f);  // 0 for all of them
+    }
+  EXPECT_EQ(compared(out.ours, out.theirs).other_runs, 0);
+  // One quarter wrong is a tile of a small output.
+  out.ours = out.theirs;
+  for (int64_t i = 0; i < Outputs::kSide / 4; ++i)
+    std::fill_n(out.ours.begin() + i * Outputs::kSide, Outputs::kSide, 0.0f);
+  EXPECT_GT(compared(out.ours, out.theirs).other_runs, 0);
+}
+
 // Threads find what one thread finds, and each keeps a state of its own.
 TEST(Check, ThreadsCompareAsOneDoes) {
   constexpr int64_t kRows = 97, kColumns = 61;

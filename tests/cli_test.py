@@ -273,6 +273,24 @@ class Cli(unittest.TestCase):
         self.assertIn("quantiles_ns", records[0].read_text())
         self.assertNotIn("samples_ns", records[0].read_text())
 
+    def test_stale_chooses_what_has_no_record_from_todays_sources(self):
+        machine = {"FATHOM_MACHINE": "test-machine"}
+        both = ("ch08:accumulators", "ch08:simd_dot")
+        chosen = lambda: self.fathom("run", *both, "--stale", "--list", env=machine).stdout
+        self.assertRegex(chosen(), "(?s)ch08/accumulators.*ch08/simd_dot")
+        self.fathom("run", "ch08:accumulators", "--quick", "--repeat", "20", "--record", "--artifacts-dir", self.artifacts,
+                    env=machine)
+        self.assertNotIn("ch08/accumulators", chosen())
+        self.assertIn("ch08/simd_dot", chosen())
+        nothing = self.fathom("run", "ch08:accumulators", "--stale", env=machine)
+        self.assertEqual(nothing.returncode, 0)
+        self.assertIn("has a record of test-machine from today's sources", nothing.stdout)
+        record = pathlib.Path(self.folder.name, "results/test-machine/ch08/accumulators.json")
+        text = json.loads(record.read_text())
+        text["experiments"][0]["source_hash"] = "0" * 16
+        record.write_text(json.dumps(text))
+        self.assertIn("ch08/accumulators", chosen())
+
     def test_trends_of_several_runs_beside_what_is_recorded(self):
         _, run = self.run_once()
         record = json.loads((run / "results.json").read_text())
@@ -310,7 +328,7 @@ class Cli(unittest.TestCase):
         status = next(row["status"] for row in catalog if row["id"] == "moe-005")
         row = self.fathom("techniques", "moe-005").stdout
         self.assertIn(f"moe-005  {status}", row)
-        self.assertIn("today: ", row)
+        self.assertIn("status:   ", row)
         misspelt = self.fathom("techniques", "quantt")
         self.assertEqual(misspelt.returncode, 5)
         self.assertIn("'quant'", misspelt.stderr)

@@ -67,6 +67,18 @@ lab::ExpectationCheck check_expectations(const ExpectationFlags& flags, const la
   return std::move(*check);
 }
 
+void keep_stale(const ExpectationFlags& flags, const std::string& machine,
+                std::vector<lab::Selection>& selections) {
+  const auto records =
+      lab::read_expectations(flags.results.empty() ? default_results() : flags.results, machine);
+  if (!records) throw UsageError(records.error().message);
+  for (const lab::Expectation& record : *records)
+    if (!lab::is_stale(record))
+      std::erase_if(selections, [&](const lab::Selection& selection) {
+        return selection.experiment == record.experiment;
+      });
+}
+
 bool report_expectations(const ExpectationFlags& flags, const lab::RunRecord& run) {
   const lab::ExpectationCheck check = check_expectations(flags, run);
   print_list("stale records (sources changed since)", check.stale);

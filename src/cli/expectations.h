@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "lab/expectation.h"
+#include "lab/run_options.h"
 
 namespace fathom::cli {
 
@@ -26,6 +28,11 @@ void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags);
 // Throws UsageError if a record is malformed.
 lab::ExpectationCheck check_expectations(const ExpectationFlags& flags, const lab::RunRecord& run,
                                          const std::string& filter = {});
+
+// Leaves out the experiments that have a record of `machine` from today's sources, with all their variants.
+// Throws UsageError if a record is malformed.
+void keep_stale(const ExpectationFlags& flags, const std::string& machine,
+                std::vector<lab::Selection>& selections);
 
 // Prints missed expectations and stale records to stderr. True if an expectation was missed.
 bool report_expectations(const ExpectationFlags& flags, const lab::RunRecord& run);

@@ -16,7 +16,6 @@
 #include "core/exit_code.h"
 #include "lab/coverage.h"
 #include "lab/registry.h"
-#include "lab/source_hash.h"
 #include "lab/target.h"
 
 namespace fathom::cli {
@@ -79,11 +78,7 @@ class Counts {
 
 // "97 of 97 records are stale: ...": what was measured may no longer be what is there.
 std::string stale_text(const std::vector<lab::Expectation>& records) {
-  const auto stale = std::count_if(records.begin(), records.end(), [](const lab::Expectation& record) {
-    const lab::ExperimentInfo* experiment = lab::find_experiment(record.experiment);
-    return !experiment ||
-           lab::source_hash(experiment->folder) != record.record.experiments.front().source_hash;
-  });
+  const auto stale = std::count_if(records.begin(), records.end(), lab::is_stale);
   return fmt::format("{} of {} records are stale: the sources changed since they were measured.", stale,
                      records.size());
 }
@@ -115,12 +110,12 @@ std::string details(const lab::Coverage& coverage) {
   std::string text = to_text(table);
   for (const auto& [row, shown] : coverage.catalog) {
     text += fmt::format("{}{}  {}  {}\n", text.empty() ? "" : "\n", row.id, row.status, row.name) +
-            wrapped(row.what, text_columns(), "    asked: ") +
-            wrapped(row.where, text_columns(), "    today: ");
+            wrapped(row.what, text_columns(), "    needed:   ") +
+            wrapped(row.where, text_columns(), "    status:   ");
     if (!shown.by.empty())
       text += wrapped(joined(shown.by) + (shown.machines.empty() ? ", no record"
                                                                  : ", measured on " + joined(shown.machines)),
-                      text_columns(), "    shown: ");
+                      text_columns(), "    shown by: ");
   }
   return text;
 }

@@ -11,6 +11,8 @@
 #include "core/atomic_file.h"
 #include "core/expect.h"
 #include "lab/json_text.h"
+#include "lab/registry.h"
+#include "lab/source_hash.h"
 
 namespace fathom::lab {
 namespace {
@@ -165,6 +167,11 @@ Result<ExpectationCheck> check_expectations(const std::vector<Expectation>& expe
       row.why      = "its sources changed since the record was written";
     }
   return check;
+}
+
+bool is_stale(const Expectation& expectation) {
+  const ExperimentInfo* experiment = find_experiment(expectation.experiment);
+  return !experiment || source_hash(experiment->folder) != expectation.record.experiments.front().source_hash;
 }
 
 nlohmann::json to_json(const ExpectationCheck& check) {

@@ -37,6 +37,9 @@ Result<Expectation> read_expectation(const std::string& path);
 // folder does not exist. The first broken file is an Error that names it.
 Result<std::vector<Expectation>> read_expectations(const std::string& results, const std::string& machine);
 
+// Whether the experiment's sources have changed since its record was written, or it is gone.
+bool is_stale(const Expectation& expectation);
+
 struct Written {
   std::vector<std::string> paths;
   std::vector<std::string> refused;  // "ch07/x: wrong output; ...", never recorded

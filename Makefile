@@ -29,7 +29,7 @@ test:  ## build the tests beside the program and run every one; the last line co
 
 cuda:  ## add the GPU half to build/release/fathom (needs nvcc)
 	tools/install_packages packages.txt
-	cmake --preset cuda
+	cmake --preset cuda $(if $(FATHOM_CUDA_ARCHS),-DFATHOM_CUDA_ARCHS="$(FATHOM_CUDA_ARCHS)")
 	cmake --build --preset cuda --parallel $(JOBS)
 
 bundle: cuda  ## dist/fathom.tar.gz: the program and its libraries, for a GPU host without our packages

@@ -31,9 +31,10 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   verb.add_option("--num-prompts", flags.num_prompts, "Requests (default: 1000, or as many as the file has)")
       ->check(some);
   verb.add_option("--input-len", flags.input_len, "Tokens of a prompt, whatever the dataset")->check(some);
-  verb.add_option("--output-len", flags.output_len, "Tokens of an answer, whatever the dataset")->check(some);
+  verb.add_option("--output-len", flags.output_len, "Output tokens of a request, whatever the dataset")
+      ->check(some);
   add("--random-input-len", flags.random_input_len, "random: tokens of a prompt", some);
-  add("--random-output-len", flags.random_output_len, "random: tokens of an answer", some);
+  add("--random-output-len", flags.random_output_len, "random: output tokens", some);
   add("--random-range-ratio", flags.random_range_ratio, "random: lengths lie in len (1 - r) to len (1 + r)",
       between(0, 0.999999));
   add("--random-prefix-len", flags.random_prefix_len, "random: tokens that all prompts begin with", tokens);
@@ -41,10 +42,9 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
       tokens);
   add("--prefix-repetition-suffix-len", flags.suffix_len, "prefix_repetition: a prompt's own tokens", some);
   add("--prefix-repetition-num-prefixes", flags.num_prefixes, "prefix_repetition: different prefixes", some);
-  add("--prefix-repetition-output-len", flags.prefix_output_len, "prefix_repetition: tokens of an answer",
-      some);
+  add("--prefix-repetition-output-len", flags.prefix_output_len, "prefix_repetition: output tokens", some);
   add("--custom-output-len,--sharegpt-output-len", flags.custom_output_len,
-      "custom, sharegpt: tokens of an answer where the line does not say", some);
+      "custom, sharegpt: output tokens where the line does not say", some);
   add("--random-vocab", flags.random_vocab, "Random token ids lie from 300 to below this",
       whole_at_least(301, 1 << 24));
   verb.add_option("--seed", flags.seed, "Seed of prompts and arrivals")->capture_default_str();

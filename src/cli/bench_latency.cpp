@@ -340,7 +340,7 @@ Table to_table(const LatencyFlags& flags, const Latency& seen) {
     const LatencySummary ttft = summary(now.ttft_s);
     const double flops        = now.prefill_flops / ttft.median;
     row(now.batch, fmt::format("prefill of {}", flags.input_len), ttft,
-        static_cast<double>(now.batch * flags.input_len), fmt::format("{:.4g} Gflop/s", flops * 1e-9),
+        static_cast<double>(now.batch * flags.input_len), fmt::format("{:.4g} GFLOP/s", flops * 1e-9),
         seen.share_of_peak(flops).value_or(0));
     if (now.tpot_s.empty()) continue;
     const LatencySummary tpot = summary(now.tpot_s);
@@ -390,7 +390,7 @@ void print(const LatencyFlags& flags, const Latency& seen) {
         "limits{}: {}decode the {:.4g} GB/s read from memory that doctor measured; a step of {} touches "
         "{:.4g} MB\n",
         seen.gpus > 1 ? fmt::format(" of each of {} GPUs", seen.gpus) : "",
-        seen.peak_flops ? fmt::format("prefill {:.4g} Gflop/s, ", *seen.peak_flops * 1e-9) : "",
+        seen.peak_flops ? fmt::format("prefill {:.4g} GFLOP/s, ", *seen.peak_flops * 1e-9) : "",
         *seen.read_bytes_per_s * 1e-9, seen.batches.front().batch, seen.batches.front().step_bytes * 1e-6);
   else
     fmt::print("limits unknown: `fathom doctor` measures this machine\n");

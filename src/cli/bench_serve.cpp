@@ -394,7 +394,7 @@ void add_bench_serve(CLI::App& bench, int& exit_code) {
       ->check(above_zero_or_inf())
       ->capture_default_str();
   verb.add_option("--burstiness", flags->burstiness,
-                  "Shape of the gaps: 1 Poisson, below in bursts, above more even")
+                  "Shape of the gaps between arrivals: 1 is Poisson, below is burstier, above more regular")
       ->check(above_zero_or_inf())
       ->capture_default_str();
   verb.add_option("--ramp-up-strategy", flags->ramp, "The rate grows from request to request")

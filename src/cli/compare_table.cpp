@@ -28,7 +28,7 @@ std::string ratios(const ComparedVariant& row) {
 }
 
 std::string verdict(const ComparedVariant& row) {
-  if (row.broke()) return "BROKE";
+  if (row.broke()) return "now fails";
   if (row.status_a != lab::Outcome::ok || row.status_b != lab::Outcome::ok) return "-";
   return std::string(measure::name(row.verdict)) + (row.advisory ? " (advisory)" : "");
 }
@@ -54,13 +54,13 @@ std::string reason(const ComparedVariant& row) {
 
 Table compare_table(const lab::Comparison& comparison, Display display) {
   // The quantity that decides is shown: the ratio to the baseline, or the time of the baseline itself.
-  Table table{.columns = {{"result"}, {"verdict"}, {"B is [95 %]", true}}, .rows = {}};
+  Table table{.columns = {{"result"}, {"verdict"}, {"speed-up of B [95 %]", true}}, .rows = {}};
   if (display != Display::simple) {
     table.columns.push_back({"by"});
     table.columns.push_back({"A -> B", true});
   }
   if (display == Display::explain) {
-    table.columns.push_back({"the other"});
+    table.columns.push_back({"other quantity"});
     table.columns.push_back({"why"});
   }
   for (const ComparedVariant& row : comparison.variants) {

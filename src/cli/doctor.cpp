@@ -66,10 +66,10 @@ void print_isolation(const Isolation& isolation) {
   fact("cgroup", fmt::format("{}; processors: {}; memory: {}", cgroup.version,
                              cgroup.cpus ? fmt::format("{:.3g}", *cgroup.cpus) : "no limit",
                              cgroup.memory_bytes ? size_text(*cgroup.memory_bytes) : "no limit"));
-  fact("stolen since boot", fmt::format("{:.2f} % of processor time", 100 * steal_share({}, cpu_times())));
+  fact("steal since boot", fmt::format("{:.2f} % of processor time", 100 * steal_share({}, cpu_times())));
   if (const std::optional<double> pressure = cpu_pressure())
-    fact("waiting, last 10 s",
-         fmt::format("{:.1f} % of the time something waited for a processor", 100 * *pressure));
+    fact("CPU pressure, 10 s",
+         fmt::format("{:.1f} % of the time some task waited for a processor", 100 * *pressure));
 }
 
 // All instruction sets in two lines.
@@ -110,7 +110,7 @@ void print_ceilings(const Ceilings& c) {
                             }),
         1e9);
   }
-  header("arithmetic, Gflop/s", "1 thread", all);
+  header("arithmetic, GFLOP/s", "1 thread", all);
   for (const ArithmeticPeak& one : c.peaks) {
     if (one.threads != 1) continue;
     row(fmt::format("{:<12}{}", one.isa, kDTypes[static_cast<size_t>(one.dtype)].name), one.flops_per_s,
@@ -125,9 +125,9 @@ void print_ceilings(const Ceilings& c) {
     row(fmt::format("{:<5}{}", to_string(entry.level), size_text(entry.bytes)), entry.ns, nullptr, 1);
 
   if (c.wake_up_busy_ns.trials > 0) {
-    header("start and end of threads, us", all);
-    row("pool awake", c.wake_up_busy_ns, nullptr, 1e3);
-    row("pool asleep", c.wake_up_asleep_ns, nullptr, 1e3);
+    header("fork-join latency, us", all);
+    row("workers spinning", c.wake_up_busy_ns, nullptr, 1e3);
+    row("workers parked", c.wake_up_asleep_ns, nullptr, 1e3);
   }
   if (!c.disk_reads.empty()) header("file read, GB/s", "1 MiB a read");
   for (const DiskRate& entry : c.disk_reads) {

@@ -39,8 +39,8 @@ struct Library {
   int major;
   const char* used_for;
 };
-constexpr Library kLibraries[] = {{"cublas", 13, "matrix products"},
-                                  {"cublasLt", 13, "matrix products, fp8, epilogues"},
+constexpr Library kLibraries[] = {{"cublas", 13, "GEMM"},
+                                  {"cublasLt", 13, "GEMM in fp8, with epilogues"},
                                   {"cudnn", 9, "attention, convolutions"},
                                   {"nccl", 2, "collectives"},
                                   {"cupti", 13, "profiling"},
@@ -197,7 +197,7 @@ void print_gpu_ceilings(const GpuCeilings& c) {
   for (const GpuBandwidth& entry : c.bandwidths)
     state_row(fmt::format("{:<14}{}", to_string(entry.level), to_string(entry.traffic)), entry.bytes_per_s,
               1e9, entry.during);
-  header("arithmetic, Tflop/s", "on random data; the best also on zeros, which draw less power");
+  header("arithmetic, TFLOP/s", "on random data; the best also on zeros, which draw less power");
   for (const GpuPeak& entry : c.peaks) {
     state_row(fmt::format("{:<14}{}", unit_text(entry.unit), name_of(entry)), entry.flops_per_s, 1e12,
               entry.during);
@@ -206,9 +206,9 @@ void print_gpu_ceilings(const GpuCeilings& c) {
   for (const GpuLatency& entry : c.load_latencies)
     row(fmt::format("load, {:<6}{}", to_string(entry.level), size_text(entry.bytes)), entry.ns, nullptr, 1);
   const std::pair<std::string_view, const Measured*> kLaunches[] = {
-      {"launch, one of a row", &c.launch_ns},
-      {"launch to finish", &c.launch_to_finish_ns},
-      {"node of a graph", &c.graph_node_ns}};
+      {"back-to-back launch", &c.launch_ns},
+      {"launch to completion", &c.launch_to_finish_ns},
+      {"CUDA graph node", &c.graph_node_ns}};
   for (const auto& [name, measured] : kLaunches)
     if (measured->trials > 0) row(name, *measured, nullptr, 1);
   if (!c.links.empty()) header("host copies, GB/s", size_text(c.links.front().bytes) + " a copy");

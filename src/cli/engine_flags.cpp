@@ -132,8 +132,8 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       ->group("Engine");
   number("--draft-tokens", c.draft_tokens, "Tokens drafted by n-grams and verified at once; 0: none", 0);
   number("--draft-sequences", c.draft_sequences,
-         "Fixed draft length: no drafts while more sequences than this run. Dynamic length: at most so many "
-         "times num_speculative_tokens drafted tokens a step");
+         "With a fixed draft length: draft only while at most this many sequences run. With a dynamic "
+         "length: draft at most this times num_speculative_tokens tokens a step");
   verb.add_option_function<std::string>(
           "--speculative-config",
           [&c](const std::string& text) {

@@ -50,7 +50,7 @@ void add_model_tokenize(CLI::App& model_verb, int& exit_code) {
   auto flags     = std::make_shared<TokenizeFlags>();
   CLI::App& verb = *model_verb.add_subcommand("tokenize", "The tokens of a text on standard input");
   verb.add_option("folder", flags->folder, "With tokenizer.json")->required();
-  verb.add_flag("--json", flags->json, "A text a line, as JSON string; out comes a list of ids for each");
+  verb.add_flag("--json", flags->json, "Read one JSON string a line; print a list of token ids for each");
   verb.add_flag("--added-tokens", flags->added_tokens,
                 "Take <|start|> and its like for tokens, not for text");
   verb.callback([flags, &exit_code] {

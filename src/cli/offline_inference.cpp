@@ -42,7 +42,7 @@ engine::EngineConfig config_of(const EngineFlags& flags, const model::Config& mo
 void add_offline_inference_flags(CLI::App& verb, OfflineInferenceFlags& flags) {
   engine::SamplingParameters& sampling = flags.sampling;
   verb.add_option("--model", flags.model, "Folder of a checkpoint; without it the bundled model");
-  verb.add_option("--max-tokens", flags.max_tokens, "Most tokens of an answer")
+  verb.add_option("--max-tokens", flags.max_tokens, "Most output tokens")
       ->check(whole_at_least(1, int64_t{1} << 30))
       ->capture_default_str();
   verb.add_flag("--ignore-eos", flags.ignore_eos, "Write --max-tokens tokens, whatever they say");

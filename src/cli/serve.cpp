@@ -384,8 +384,8 @@ void add_serve(CLI::App& app, int& exit_code) {
       ->group("Workers");
   verb.add_option(
           "--ttft-slo-ms", flags->ttft_slo_ms,
-          "Refuse requests (429, Retry-After) beyond as many at once as keep the P95 of the time to the "
-          "first token below this (default: no target)")
+          "Target for the P95 of the time to first token, in ms. The server limits concurrent requests to "
+          "meet it and answers 429 beyond (default: off)")
       ->check(between(0.001, 1e9));
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });

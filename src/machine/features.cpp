@@ -159,9 +159,9 @@ constexpr Entry kEntries[] = {
      transparent_huge_pages},
     {Feature::cuda_driver, "cuda_driver", "libcuda.so.1: NVIDIA GPUs", kLibrary,
      [] { return shared_library("libcuda.so.1", "no NVIDIA driver is installed"); }},
-    {Feature::openblas, "openblas", "libopenblas.so.0: yardstick", kLibrary,
+    {Feature::openblas, "openblas", "libopenblas.so.0: library variants", kLibrary,
      [] { return shared_library("libopenblas.so.0", "install libopenblas0-pthread"); }},
-    {Feature::onednn, "onednn", "libdnnl.so.2 or .3: yardstick", kLibrary,
+    {Feature::onednn, "onednn", "libdnnl.so.2 or .3: library variants", kLibrary,
      [] {
        const Answer no = shared_library("libdnnl.so.2", "install libdnnl-dev");
        return no && !shared_library("libdnnl.so.3", "") ? std::nullopt : no;

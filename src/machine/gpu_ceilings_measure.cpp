@@ -404,7 +404,7 @@ void measure_latencies(const Bench& bench, GpuCeilings& into) {
     attempt(into, fmt::format("load latency of {}", to_string(level)),
             [&] { into.load_latencies.push_back(measure_latency(bench, level)); });
   attempt(into, "launch", [&] { into.launch_ns = measure_launch(bench); });
-  attempt(into, "launch to finish", [&] { into.launch_to_finish_ns = measure_launch_to_finish(bench); });
+  attempt(into, "launch to completion", [&] { into.launch_to_finish_ns = measure_launch_to_finish(bench); });
   attempt(into, "graph of launches", [&] { into.graph_node_ns = measure_graph(bench); });
 }
 

@@ -39,14 +39,15 @@ MeasurementScope measurement_scope(const Topology& machine, const Isolation& iso
                     memory  = percent(ceilings.noise_floor_memory);
   cannot(fmt::format(
       "Differences within the noise: 40 pairs of identical 1 ms calls on one thread agreed to {} in "
-      "arithmetic and {} in memory traffic when the ceilings were measured. Longer runs see less.",
+      "arithmetic and {} in memory traffic when the ceilings were measured. Longer runs resolve smaller "
+      "differences.",
       compute, memory));
 
   can("Shares of measured limits: bandwidth of each cache level and DRAM, arithmetic peaks, load latency.");
   if (ceilings.cpu_pressure && *ceilings.cpu_pressure >= kNotablePressure)
     cannot(fmt::format(
-        "Those shares, for now: for {} of the time the ceilings were measured something waited for a "
-        "processor, so they are too low. Run `fathom doctor --refresh` on a quiet machine.",
+        "Those shares, for now: some task waited for a processor during {} of the time in which the ceilings "
+        "were measured, so they are too low. Run `fathom doctor --refresh` on a quiet machine.",
         percent(*ceilings.cpu_pressure)));
   if (!ceilings.huge_pages)
     cannot("DRAM and latency ceilings free of address translation: the kernel gave no huge pages.");
@@ -85,7 +86,7 @@ MeasurementScope measurement_scope(const Topology& machine, const Isolation& iso
     cannot(fmt::format("A steady clock: the governor is {}, not performance.", *machine.governor));
 
   if (isolation.virtual_machine) {
-    cannot("The last cache and DRAM as our own: other machines of the host may share them, unseen.");
+    cannot("That the last-level cache and DRAM were ours alone: other guests of the host may use them.");
     cannot("The disk as a device: reads past our page cache may come from the host's memory.");
   }
   if (ceilings.steal_share >= kNotableSteal)

@@ -65,7 +65,7 @@ std::vector<std::string> rate_cells(const DeclaredCost& cost, double time_ns, co
   const double of_bytes = limits.read_bytes_per_s ? bytes_per_s / *limits.read_bytes_per_s : 0;
   const double of_flops = limits.flops_per_s ? flops_per_s / *limits.flops_per_s : 0;
   if (of_flops > of_bytes)
-    return {megabytes, fmt::format("{:.4g} Tflop/s", flops_per_s * 1e-12), lab::share_text(of_flops)};
+    return {megabytes, fmt::format("{:.4g} TFLOP/s", flops_per_s * 1e-12), lab::share_text(of_flops)};
   return {megabytes, fmt::format("{:.4g} GB/s", bytes_per_s * 1e-9),
           limits.read_bytes_per_s ? lab::share_text(of_bytes) : ""};
 }

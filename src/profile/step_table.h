@@ -71,7 +71,7 @@ Activity on_gpu(Activity all, int ordinal);
 BatchSteps batch_steps(const Activity& activity, int64_t start_ns, int64_t begun_ns, int64_t last_ns);
 
 // A header, a row for each kernel, one for the gaps and one for the whole step; times in microseconds. Where
-// there are costs: also MB (1e6 bytes), the rate that is nearer to its limit (GB/s or Tflop/s), and its share
+// there are costs: also MB (1e6 bytes), the rate that is nearer to its limit (GB/s or TFLOP/s), and its share
 // of that limit; "~" marks bytes that are expected for random routing.
 std::vector<std::vector<std::string>> cells(const StepTable& table, const StepLimits& limits = {});
 nlohmann::json to_json(const StepTable& table);

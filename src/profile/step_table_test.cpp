@@ -194,7 +194,7 @@ TEST(StepCosts, GiveEachOpItsBytesItsRateAndItsShareOfTheLimit) {
                                                "50.0 %"}));
   // 400 Mflop in 20 us are half of the limit; 2.5 GB/s are a quarter of theirs.
   EXPECT_EQ(text[2], (std::vector<std::string>{"gemm_kernel Linear", "1", "20.0", "20.0 %", "0.05",
-                                               "20 Tflop/s", "50.0 %"}));
+                                               "20 TFLOP/s", "50.0 %"}));
   EXPECT_EQ(text[3],
             (std::vector<std::string>{"norm_kernel", "1", "10.0", "10.0 %", "0.01", "1 GB/s", "10.0 %"}));
   EXPECT_EQ(text[4], (std::vector<std::string>{"copy device to host", "1", "5.0", "5.00 %", "", "", ""}));

@@ -268,7 +268,7 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
                      "Memory that the engine keeps: of the GPU where it runs on one, else of the host.", "of",
                      memory);
   if (stats.router_imbalance)
-    to.gauge({"fathom_router_imbalance_ratio"},
+    to.gauge({"fathom_expert_imbalance_ratio"},
              "Tokens of the most loaded expert over the mean of its layer's, in the most uneven layer.",
              *stats.router_imbalance);
   if (stats.rank_imbalance)

@@ -418,7 +418,7 @@ TEST(ServeMetrics, ShowsTheEngine) {
       {with("fathom_memory_bytes", R"(of="weights")"), 700},
       {with("fathom_memory_bytes", R"(of="kv_cache")"), 40},
       {with("fathom_memory_bytes", R"(of="workspace")"), 5},
-      {with("fathom_router_imbalance_ratio"), 1.5},
+      {with("fathom_expert_imbalance_ratio"), 1.5},
       {with("fathom_rank_imbalance_ratio"), 1.25},
       {with("vllm:cache_config_info",
             R"(block_size="16",num_gpu_blocks="400",enable_prefix_caching="False")"),
@@ -435,7 +435,7 @@ TEST(ServeMetrics, ShowsTheEngine) {
 // A GPU's router does not count, and an absent series is no 0.
 TEST(ServeMetrics, AnUncountedRouterHasNoSeries) {
   const Scrape scrape(ServeMetrics(tiny()).text({}));
-  EXPECT_FALSE(scrape.samples.contains(with("fathom_router_imbalance_ratio")));
+  EXPECT_FALSE(scrape.samples.contains(with("fathom_expert_imbalance_ratio")));
   EXPECT_FALSE(scrape.samples.contains(with("fathom_rank_imbalance_ratio")));
 }
 

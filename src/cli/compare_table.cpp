@@ -124,7 +124,7 @@ std::string compare_summary(const lab::Comparison& comparison) {
   std::string text =
       fmt::format("{} results in both: {} faster, {} slower, {} same, {} inconclusive, {} advisory",
                   comparison.variants.size(), faster, slower, same, inconclusive, advisory);
-  if (broke > 0) text += fmt::format(", {} BROKE", broke);
+  if (broke > 0) text += fmt::format(", {} now fail", broke);
   if (!comparison.only_a.empty()) text += fmt::format("; {} only in A", comparison.only_a.size());
   if (!comparison.only_b.empty()) text += fmt::format("; {} only in B", comparison.only_b.size());
   return text;

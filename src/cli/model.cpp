@@ -141,6 +141,7 @@ void add_model(CLI::App& app, int& exit_code) {
   verb.require_subcommand(1);
   add_model_eval(verb, exit_code);
   add_model_make(verb, exit_code);
+  add_model_numerics(verb, exit_code);
   add_model_quantize(verb, exit_code);
   add_model_tasks(verb, exit_code);
   add_model_tokenize(verb, exit_code);

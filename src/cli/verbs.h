@@ -29,6 +29,7 @@ void add_book(CLI::App& app, int& exit_code);
 // Of `fathom model`.
 void add_model_eval(CLI::App& model_verb, int& exit_code);
 void add_model_make(CLI::App& model_verb, int& exit_code);
+void add_model_numerics(CLI::App& model_verb, int& exit_code);
 void add_model_quantize(CLI::App& model_verb, int& exit_code);
 void add_model_tasks(CLI::App& model_verb, int& exit_code);
 void add_model_tokenize(CLI::App& model_verb, int& exit_code);

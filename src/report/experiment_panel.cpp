@@ -179,7 +179,7 @@ std::string ladder(const ExperimentRecord& experiment, const PointRecord& point,
             "intervals.</caption>\n<thead><tr><th "
             "scope=\"col\">Variant</th><th scope=\"col\" class=\"num\">Time</th><th scope=\"col\" "
             "class=\"num\">Speed-up</th><th class=\"bar\">{}</th><th scope=\"col\">Verdict</th><th scope=\"col\" "
-            "class=\"num\">Share of limit</th><th scope=\"col\">Predicted → came</th><th scope=\"col\" "
+            "class=\"num\">Share of limit</th><th scope=\"col\">Predicted → measured</th><th scope=\"col\" "
             "class=\"num\">Checked</th></tr></thead>\n<tbody>\n",
       at.empty() ? "" : " at " + escape(at), interval_axis(scale, 4));
   for (const VariantRecord& variant : point.variants)

@@ -109,13 +109,30 @@ class GenerateFromIds(Folder):
 
     def test_ranks_do_not_matter(self):
         one = self.generate([5, 6, 7], "--ignore-eos", "--max-tokens", 40)["output_ids"]
-        for flags in (["-tp", 2], ["--tensor-parallel-size=4", "--enable-expert-parallel"]):
+        for flags in (["-tp", 2], ["--tensor-parallel-size=4", "--enable-expert-parallel"],
+                      ["-tp", 2, "--enable-expert-parallel", "--enable-eplb", "--eplb-config",
+                       '{"window_size": 8, "step_interval": 4, "num_redundant_experts": 2}']):
             ranks = self.generate([5, 6, 7], "--ignore-eos", "--max-tokens", 40, *flags)["output_ids"]
             self.assertEqual(ranks, one, flags)
         self.refused("generate", "--model", self.bare, "--prompt-ids", "1", "-tp", 3,
                      words=["--tensor-parallel-size 3 does not divide the model's 8 attention heads"])
         self.refused("generate", "--model", self.bare, "--prompt-ids", "1", "--no-mmap", "--device", "cuda",
                      words=["--no-mmap is for CPUs"])
+
+    def test_eplb_needs_whole_experts_on_cpu_ranks(self):
+        def refused(*flags, words):
+            self.refused("generate", "--model", self.bare, "--prompt-ids", "1", *flags, words=words)
+        refused("--enable-eplb", words=["--enable-eplb moves whole experts", "--enable-expert-parallel too"])
+        refused("-tp", 2, "--enable-eplb", words=["--enable-expert-parallel too"])
+        ranks = ["-tp", 2, "--enable-expert-parallel"]
+        refused(*ranks, "--enable-eplb", "--device", "cuda", words=["not implemented on GPUs", "--device cpu"])
+        refused(*ranks, "--eplb-config", "{}", words=["--eplb-config", "--enable-eplb"])
+        for config, named in (("{", "JSON object"), ('{"use_async": true}', "has use_async, but its keys are window_size"),
+                              ('{"window_size": 0}', "window_size is 0, but must be a whole number from 1"),
+                              ('{"step_interval": 1.5}', "step_interval is 1.5"),
+                              ('{"log_balancedness": 1}', "log_balancedness is 1, but must be true or false"),
+                              ('{"num_redundant_experts": 9}', "num_redundant_experts is 9, but must be 0 to 8")):
+            refused(*ranks, "--enable-eplb", "--eplb-config", config, words=[named])
 
     def test_the_engine_does_not_matter(self):
         expected = self.generate(range(40), "--ignore-eos", "--max-tokens", 60)["output_ids"]

@@ -9,7 +9,7 @@ import re
 import sys
 import unittest
 
-from serve_process import CHAT, Served, greedy
+from serve_process import CHAT, COMPLETIONS, Served, Server, greedy
 
 Served.FATHOM = os.path.abspath(sys.argv.pop(1))
 
@@ -101,6 +101,43 @@ class Metrics(Served):
                     counts = [count for _, count in sorted(buckets)]
                     self.assertEqual(counts, sorted(counts), name)
                     self.assertEqual(counts[-1], metrics[name[:-len("_bucket")] + "_count"][labels], name)
+
+
+class ExpertsThatMove(Served):
+    FLAGS = ("-tp", 2, "--enable-expert-parallel", "--enable-eplb", "--eplb-config",
+             '{"window_size": 8, "step_interval": 8, "num_redundant_experts": 2, "log_balancedness": true, '
+             '"log_balancedness_interval": 5}')
+    QUESTIONS = [f"What is {i} plus {i + 3}?" for i in range(8)]
+    SKEWED = [[17] * 180, [301] * 180]  # a token again and again goes to the same experts
+
+    def test_answers_are_those_of_one_rank_and_moves_are_counted(self):
+        def answers(server):
+            texts = [server.ask(COMPLETIONS, prompt=ids, temperature=0, max_tokens=8)["choices"][0]["text"]
+                     for ids in self.SKEWED]
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                return texts + [reply["choices"][0]["message"] for reply in
+                                pool.map(lambda text: server.ask(CHAT, **greedy(text, max_tokens=24)), self.QUESTIONS)]
+        with Server(self.FATHOM) as one_rank:
+            expected = answers(one_rank)
+            self.assertNotIn("fathom_eplb_experts_moved_total", one_rank.metrics())
+        self.assertEqual(answers(self.server), expected)
+        self.server.seconds_until_idle()
+        metrics = self.server.metrics()
+
+        def one(name):
+            (value,) = metrics[name].values()
+            return value
+        plans = {dict(labels)["outcome"]: value for labels, value in metrics["fathom_eplb_plans_total"].items()}
+        self.assertEqual(plans["taken"] + plans["refused"], one("fathom_steps_total") // 8 * 6)
+        self.assertGreater(plans["taken"], 0)
+        self.assertGreater(one("fathom_eplb_experts_moved_total"), 0)
+        self.assertGreater(one("fathom_eplb_seconds_total"), 0)
+        # No token is dropped, and none computed twice: 4 experts of 6 layers for each row, on 2 ranks.
+        self.assertEqual(one("fathom_eplb_mean_rank_tokens_total"), one("fathom_step_rows_total") * 6 * 4 / 2)
+        self.assertLessEqual(one("fathom_eplb_mean_rank_tokens_total"), one("fathom_eplb_max_rank_tokens_total"))
+        self.assertTrue(0.5 <= one("fathom_eplb_balancedness_ratio") <= 1)
+        self.assertGreaterEqual(one("fathom_rank_imbalance_ratio"), 1)
+        self.server.said("EPLB step 5: avg_tokens=")
 
 
 unittest.main(verbosity=2)

@@ -250,6 +250,8 @@ TEST_F(BenchLoad, ThroughputCountsWhatTheEngineMade) {
   EXPECT_GE(result["p95_e2el_ms"], result["p50_e2el_ms"]);
   EXPECT_EQ(result["memory_bytes"], (json{{"weights", 0}, {"kv_cache", 0}, {"workspace", 0}}));
   EXPECT_TRUE(result["router_imbalance"].is_null());
+  EXPECT_TRUE(result["rank_imbalance"].is_null());
+  EXPECT_TRUE(result["eplb"].is_null());
   const json steps = json::parse(text("steps.json"));
   EXPECT_EQ(steps["schema"], "fathom.steps/1");
   EXPECT_EQ(steps["totals"], result);

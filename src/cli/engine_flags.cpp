@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/eplb_flags.h"
 #include "cli/number_check.h"
 #include "cli/speculative_flags.h"
 #include "cli/usage_error.h"
@@ -107,6 +108,26 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       "and those after it; on CPUs threads of this process, among which --threads are divided");
   verb.add_flag("--enable-expert-parallel", c.expert_parallel,
                 "With --tensor-parallel-size: a rank has whole experts, instead of a part of each")
+      ->group("Engine");
+  CLI::Option* const eplb =
+      verb.add_flag(
+              "--enable-eplb", c.eplb.enabled,
+              "With --enable-expert-parallel, on CPUs: move experts between ranks while the engine runs, by "
+              "how many tokens each had")
+          ->group("Engine");
+  verb.add_option_function<std::string>(
+          "--eplb-config",
+          [&c](const std::string& text) {
+            if (const Status good = set_eplb_config(text, c.eplb); !good)
+              throw UsageError(good.error().message);
+          },
+          R"(How, as JSON: {"window_size": 1000, "step_interval": 3000, "num_redundant_experts": 0} (defaults): )"
+          "every step_interval steps experts are placed by the tokens of the last window_size steps, and a "
+          "layer "
+          "has so many replicas of hot experts. log_balancedness and log_balancedness_interval: print how "
+          "even "
+          "steps are")
+      ->needs(eplb)
       ->group("Engine");
   number("--max-model-len", c.max_context, "Tokens of a sequence, prompt and answer");
   size("--max-num-seqs", flags.max_sequences, "Sequences running at once (64; on a GPU 256)");

@@ -20,6 +20,18 @@ struct EngineConfig {
   // expert_parallel a rank has whole experts.
   int64_t tensor_parallel = 1;
   bool expert_parallel    = false;
+  // Moves experts between ranks while the engine serves, and holds replicas of hot ones, by what was computed
+  // so far (engine/expert_balancer.h). With expert_parallel, on CPUs. Answers then differ by the order of
+  // sums between one placement and the next. Names and defaults are those of vLLM's EPLBConfig.
+  struct Eplb {
+    bool enabled                      = false;
+    int64_t window_size               = 1000;  // steps whose tokens say what is hot
+    int64_t step_interval             = 3000;  // steps between plans
+    int64_t num_redundant_experts     = 0;     // replicas of a layer beside one of each expert
+    bool log_balancedness             = false;
+    int64_t log_balancedness_interval = 1;  // steps
+  };
+  Eplb eplb;
   // Weights are read where the checkpoint is mapped; false: from a copy in huge pages (model/safetensors.h),
   // for CPUs. For whoever opens the checkpoint (resolve_config.h).
   bool mmap             = true;
@@ -131,7 +143,7 @@ struct EngineConfig {
   EngineConfig plain() const {
     EngineConfig config        = *this;
     config.continuous_batching = config.paged_kv = config.prefix_cache = false;
-    config.chunked_prefill = config.async_scheduling = false;
+    config.chunked_prefill = config.async_scheduling = config.eplb.enabled = false;
 
     config.cudagraph_mode = CudaGraphMode::none;
     config.draft_tokens   = 0;

@@ -48,9 +48,10 @@ int threads_of_rank(const EngineConfig& config) {
 }  // namespace
 
 CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-                     const std::array<int64_t, kKvKinds>& pages, int64_t rank)
+                     const std::array<int64_t, kKvKinds>& pages, int64_t rank, const model::Weights* weights)
     : rank_(rank),
-      shard_(model::shard_of(checkpoint.config, checkpoint.weights, shard_options(config), rank)),
+      shard_(model::shard_of(checkpoint.config, weights ? *weights : checkpoint.weights,
+                             shard_options(config), rank)),
       vocab_size_(checkpoint.config.vocab_size),
       max_rows_(std::max({config.step_tokens, config.draft_tokens + 1})),
       max_logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/group.h"
@@ -30,9 +31,11 @@ namespace fathom::engine {
 
 class CpuRunner final : public ModelRunner {
  public:
-  // Of several ranks it is number `rank`. All execute the same steps; rank 0 alone samples and drafts.
+  // Of several ranks it is number `rank`. All execute the same steps; rank 0 alone samples and drafts. The
+  // weights are those of `weights` where it is given, which need not outlive the constructor.
   CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
-            const std::array<int64_t, kKvKinds>& pages, int64_t rank = 0);
+            const std::array<int64_t, kKvKinds>& pages, int64_t rank = 0,
+            const model::Weights* weights = nullptr);
   ~CpuRunner() override;
   CpuRunner(const CpuRunner&)            = delete;
   CpuRunner& operator=(const CpuRunner&) = delete;
@@ -45,12 +48,17 @@ class CpuRunner final : public ModelRunner {
   int threads() const override { return threads_.threads(); }
   MemoryUse memory() const override { return memory_; }
   View<const int64_t, 2> expert_load() const override { return model_.expert_load(); }
+  View<const int64_t, 2> rank_load() const override { return model_.rank_load(); }
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
   void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
   // For a rank of several, before its first step and after one that failed, where it leaves its group so that
   // the other ranks do not wait for it. Not while a step is in flight.
   void join(std::unique_ptr<comm::Group> group);
+  // GptOss::place_experts. Not while a step is in flight.
+  void place_experts(std::shared_ptr<const model::ExpertTable> table) {
+    model_.place_experts(std::move(table), rank_);
+  }
   bool in_flight() const { return state_of_step() != State::idle; }
   // Whether the step in flight is done within that time.
   bool wait_for(std::chrono::milliseconds time);

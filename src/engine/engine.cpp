@@ -326,8 +326,8 @@ void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> o
   counters_.graphs          = runner_->graphs();
   counters_.graph_fallbacks = runner_->graph_fallbacks();
   if (const auto imbalance = router_imbalance(runner_->expert_load())) counters_.router_imbalance = imbalance;
-  if (config_.expert_parallel)
-    counters_.rank_imbalance = rank_imbalance(runner_->expert_load(), config_.tensor_parallel);
+  if (config_.expert_parallel) counters_.rank_imbalance = router_imbalance(runner_->rank_load());
+  if (const EplbStats* eplb = runner_->eplb()) counters_.eplb = *eplb;
   for (size_t e = 0; e < step.sequences.size(); ++e)
     if (step.sequences[e].sequence) process_output(step.sequences[e], outputs[e]);
 }

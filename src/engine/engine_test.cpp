@@ -349,6 +349,13 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   configs["four ranks, expert parallel"].expert_parallel  = true;
   configs["four ranks, expert parallel"].async_scheduling = false;
 
+  configs["experts that move"]                            = configs["drafts of 3"];
+  configs["experts that move"].tensor_parallel            = 2;
+  configs["experts that move"].expert_parallel            = true;
+  configs["experts that move"].eplb.enabled               = true;
+  configs["experts that move"].eplb.step_interval         = 3;
+  configs["experts that move"].eplb.num_redundant_experts = 2;
+
   std::map<std::string, GeneratorStats> stats;
   for (const auto& [name, config] : configs) {
     SCOPED_TRACE(name);
@@ -375,6 +382,7 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
   EXPECT_GT(stats["suffix drafts"].accepted_tokens, 0);
   EXPECT_EQ(stats["two ranks"].rank_imbalance, std::nullopt);
+  EXPECT_GT(stats["experts that move"].eplb->experts_moved, 0);
   EXPECT_GE(stats["four ranks, expert parallel"].rank_imbalance, 1.0);
   EXPECT_LE(stats["four ranks, expert parallel"].rank_imbalance,
             stats["four ranks, expert parallel"].router_imbalance);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/constraint.h"
+#include "engine/eplb_stats.h"
 #include "engine/kv_block.h"
 #include "engine/memory_use.h"
 #include "engine/sampler.h"
@@ -120,6 +121,7 @@ struct GeneratorStats {
   // count, as on a GPU, and before the first token.
   std::optional<double> router_imbalance;
   std::optional<double> rank_imbalance;  // of expert-parallel ranks; else none
+  std::optional<EplbStats> eplb;  // where experts move; of several replicas sums and the least balanced
 };
 
 class Generator {

@@ -13,6 +13,7 @@
 
 #include "core/view.h"
 #include "engine/config.h"
+#include "engine/eplb_stats.h"
 #include "engine/memory_use.h"
 #include "engine/proposer.h"
 #include "engine/sampler.h"
@@ -68,6 +69,9 @@ class ModelRunner {
   // Tokens routed to each expert so far, [layers, E]; empty where the runner does not count them. This and
   // the following: not while a step is in flight.
   virtual View<const int64_t, 2> expert_load() const { return {}; }
+  // The same by the rank that computed them, [layers, ranks].
+  virtual View<const int64_t, 2> rank_load() const { return {}; }
+  virtual const EplbStats* eplb() const { return nullptr; }  // null: experts do not move
   // Bytes of a KvBlock; 0 where there are no such layers, or the runner cannot hand its cache out.
   virtual int64_t kv_block_bytes(KvKind) const { return 0; }
   // Of these and the following, precondition: kv_block_bytes(kind) > 0, and so many bytes. Pages that are

@@ -4,17 +4,31 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <span>
 #include <utility>
 
 #include "comm/thread_group.h"
+#include "core/cpus.h"
 #include "core/expect.h"
+#include "core/thread_pool.h"
+#include "model/contiguous_experts.h"
+#include "model/expert_table.h"
 
 namespace fathom::engine {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+void log_balancedness(const ExpertBalancer::StepBalance& step) {
+  fmt::print(stderr, "EPLB step {}: avg_tokens={:.2f}, max_tokens={}, balancedness={:.4f}\n", step.step,
+             step.mean_tokens, step.max_tokens, step.balancedness);
+}
+
+}  // namespace
 
 RankedRunner::RankedRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                            const std::array<int64_t, kKvKinds>& pages, const comm::GroupOptions& options,
@@ -24,9 +38,29 @@ RankedRunner::RankedRunner(const model::Checkpoint& checkpoint, const EngineConf
                                : [size = static_cast<int>(config.tensor_parallel),
                                   options] { return comm::make_thread_groups(size, options); }),
       kv_heads_(checkpoint.config.num_key_value_heads),
-      head_bytes_(checkpoint.config.head_dim * int64_t{sizeof(float)}) {
+      head_bytes_(checkpoint.config.head_dim * int64_t{sizeof(float)}),
+      experts_(checkpoint.config.num_local_experts) {
+  model::ContiguousExperts shared;
+  if (config.eplb.enabled) {
+    ThreadPool threads(config.threads > 0 ? config.threads : host_threads());
+    shared                = model::with_contiguous_experts(checkpoint.weights, threads);
+    shared_experts_bytes_ = shared.copied_bytes;
+  }
   for (int64_t rank = 0; rank < config.tensor_parallel; ++rank)
-    ranks_.push_back(std::make_unique<CpuRunner>(checkpoint, config, pages, rank));
+    ranks_.push_back(std::make_unique<CpuRunner>(checkpoint, config, pages, rank,
+                                                 config.eplb.enabled ? &shared.weights : nullptr));
+  if (!config.eplb.enabled) return;
+  balancer_.emplace(checkpoint.config.num_hidden_layers, experts_, config.tensor_parallel, config.eplb,
+                    log_balancedness);
+  place_experts(balancer_->placements());
+}
+
+void RankedRunner::place_experts(const std::vector<ExpertPlacement>& placements) {
+  std::vector<model::ExpertTable::Layer> layers;
+  for (const ExpertPlacement& placement : placements)
+    layers.push_back(ranks_of_experts(placement, static_cast<int>(experts_)));
+  const auto table = std::make_shared<const model::ExpertTable>(std::ssize(ranks_), layers);
+  for (const auto& rank : ranks_) rank->place_experts(table);
 }
 
 void RankedRunner::execute_model(const SchedulerOutput& step) {
@@ -65,6 +99,9 @@ std::vector<SequenceOutput> RankedRunner::get_output(const SchedulerOutput& step
         if (r == 0) outputs = std::move(of_rank);
       }
     if (failure_) joined_ = false;
+    // All ranks are idle, unless one failed.
+    if (!failure_ && balancer_ && balancer_->after_step(expert_load(), rank_load()))
+      place_experts(balancer_->placements());
   }
   if (failure_)
     for (SequenceOutput& output : outputs) output = {.error = failure_->text};
@@ -120,7 +157,7 @@ int RankedRunner::threads() const { return static_cast<int>(ranks_.size()) * ran
 
 // The checkpoint's files are mapped once.
 MemoryUse RankedRunner::memory() const {
-  MemoryUse use{.weights = ranks_[0]->memory().weights};
+  MemoryUse use{.weights = ranks_[0]->memory().weights, .workspace = shared_experts_bytes_};
   for (const auto& rank : ranks_) {
     use.kv_cache += rank->memory().kv_cache;
     use.workspace += rank->memory().workspace;

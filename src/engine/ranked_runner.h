@@ -3,7 +3,9 @@
 // their parts, and once a step they gather the logits, from which rank 0 samples.
 //
 // With expert parallelism the batch is the same on all ranks, so no token travels: a rank computes what its
-// own experts add, and the sum that tensor parallelism has anyway joins them.
+// own experts add, and the sum that tensor parallelism has anyway joins them. With EPLB experts move between
+// ranks after a step (engine/expert_balancer.h): another table says who computes what, and no weight is
+// copied.
 //
 // A rank that throws leaves its group; one that does not come to an operation in time is given up. Either
 // ends the step, whose sequences get the failure's text, and the next step begins in a new group. While a
@@ -21,6 +23,7 @@
 #include "comm/group.h"
 #include "engine/config.h"
 #include "engine/cpu_runner.h"
+#include "engine/expert_balancer.h"
 #include "engine/model_runner.h"
 
 namespace fathom::engine {
@@ -52,6 +55,11 @@ class RankedRunner final : public ModelRunner {
   int threads() const override;
   MemoryUse memory() const override;
   View<const int64_t, 2> expert_load() const override { return ranks_[0]->expert_load(); }
+  View<const int64_t, 2> rank_load() const override { return ranks_[0]->rank_load(); }
+  const EplbStats* eplb() const override { return balancer_ ? &balancer_->stats() : nullptr; }
+  // [layer]: from the next step on ranks compute these experts. With config.eplb, and not while a step is in
+  // flight. For tests; steps do it themselves.
+  void place_experts(const std::vector<ExpertPlacement>& placements);
   // As one rank has them, so that blocks travel between engines of any number of ranks.
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
@@ -68,9 +76,11 @@ class RankedRunner final : public ModelRunner {
 
   const comm::GroupOptions options_;
   const MakeGroups make_groups_;
-  const int64_t kv_heads_, head_bytes_;
+  const int64_t kv_heads_, head_bytes_, experts_;
   std::vector<std::unique_ptr<CpuRunner>> ranks_;
-  bool joined_ = false;  // the ranks have a group in which no step has failed
+  std::optional<ExpertBalancer> balancer_;  // with EPLB
+  int64_t shared_experts_bytes_ = 0;        // copies of experts that all ranks read, with EPLB
+  bool joined_                  = false;    // the ranks have a group in which no step has failed
   std::optional<RankFailure> failure_;
 };
 

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,7 +18,10 @@
 #include <vector>
 
 #include "comm/thread_group.h"
+#include "core/thread_pool.h"
 #include "engine/engine.h"
+#include "model/synthetic_checkpoint.h"
+#include "model/tiny_checkpoint.h"
 
 namespace fathom::engine {
 namespace {
@@ -117,6 +123,146 @@ TEST(RankedRunner, WhatDoesNotFitIsRefusedAtTheStart) {
       "have 224: give fewer ranks, or --enable-expert-parallel");
 }
 
+EngineConfig config_with_eplb(int64_t ranks, int64_t redundant) {
+  EngineConfig config = config_of_ranks(ranks, true);
+  config.eplb = {.enabled = true, .window_size = 6, .step_interval = 4, .num_redundant_experts = redundant};
+  return config;
+}
+
+// Prompts of one token again and again, which few experts get, and the others.
+std::vector<Request> skewed_requests() {
+  std::vector<Request> requests;
+  for (const TokenId token : {17, 301}) {
+    Request& request   = requests.emplace_back();
+    request.prompt     = std::vector<TokenId>(180, token);
+    request.sampling   = {.temperature = 0};
+    request.max_tokens = 8;
+  }
+  for (Request& request : some_requests()) requests.push_back(std::move(request));
+  return requests;
+}
+
+std::vector<std::vector<TokenId>> answers_of(Engine& engine) {
+  std::vector<std::vector<TokenId>> ids;
+  for (Request& request : skewed_requests()) ids.push_back(answer_of(engine, std::move(request)).ids);
+  return ids;
+}
+
+TEST(RankedRunner, ExpertsThatMoveGiveTheTokensOfOneRank) {
+  const auto expected = answers_of(*Engine::start(bundled(), config_of_ranks(1, false)).value());
+  for (const auto& [ranks, redundant] : {std::pair<int64_t, int64_t>{2, 0}, {2, 3}, {2, 8}, {4, 0}, {4, 5}}) {
+    SCOPED_TRACE(testing::Message() << ranks << " ranks, " << redundant << " redundant experts");
+    auto engine = Engine::start(bundled(), config_with_eplb(ranks, redundant));
+    ASSERT_TRUE(engine) << engine.error().message;
+    EXPECT_EQ(answers_of(**engine), expected);
+    EXPECT_TRUE((*engine)->drain(60s));
+    const GeneratorStats stats = (*engine)->stats();
+    ASSERT_TRUE(stats.eplb);
+    // A plan for each of 6 layers every 4 steps. With 8 redundant experts on 2 ranks every expert is on both
+    // from the start.
+    EXPECT_EQ(stats.eplb->plans_taken + stats.eplb->plans_refused, stats.steps / 4 * 6);
+    const bool all_everywhere = redundant == 8;
+    EXPECT_EQ(stats.eplb->plans_taken == 0, all_everywhere);
+    EXPECT_EQ(stats.eplb->experts_moved == 0, all_everywhere);
+    // Nobody drops a token: 4 experts for each row of each layer.
+    EXPECT_EQ(stats.eplb->mean_rank_tokens * static_cast<double>(ranks),
+              static_cast<double>(stats.step_rows * 4 * 6));
+    EXPECT_GE(stats.rank_imbalance, 1.0);
+    ASSERT_TRUE(stats.eplb->balancedness);
+    EXPECT_GT(*stats.eplb->balancedness, 0.25);
+    EXPECT_LE(*stats.eplb->balancedness, 1);
+  }
+  EXPECT_FALSE(Engine::start(bundled(), config_of_ranks(2, true)).value()->stats().eplb);
+}
+
+// Placements that no planner would make, while requests run.
+TEST(RankedRunner, AnyPlacementBetweenStepsGivesTheTokensOfOneRank) {
+  const auto expected        = answers_of(*Engine::start(bundled(), config_of_ranks(1, false)).value());
+  EngineConfig patient       = config_with_eplb(4, 0);
+  patient.eplb.step_interval = 1 << 20;
+  RankedRunner* runner       = nullptr;
+  auto engine = Engine::start(bundled(), patient, [&](const std::array<int64_t, kKvKinds>& pages) {
+                  auto made = std::make_unique<RankedRunner>(bundled(), patient, pages, comm::GroupOptions{});
+                  runner    = made.get();
+                  return made;
+                }).value();
+  std::mt19937 random(9);
+  std::atomic<int> placed = 0;
+  std::atomic<bool> ended = false;
+  const auto place        = [&](KvStore&) {
+    std::vector<ExpertPlacement> placements(6, ExpertPlacement(4));
+    for (ExpertPlacement& placement : placements)
+      for (int32_t e = 0; e < 8; ++e) {
+        const uint32_t ranks = 1 + random() % 15;  // a bit for each
+        for (size_t r = 0; r < 4; ++r)
+          if (ranks >> r & 1) placement[r].push_back(e);
+      }
+    runner->place_experts(placements);
+    ++placed;
+  };
+  std::thread mover([&] {
+    while (!ended) {
+      engine->with_kv(place);
+      std::this_thread::sleep_for(200us);
+    }
+  });
+  EXPECT_EQ(answers_of(*engine), expected);
+  ended = true;
+  mover.join();
+  EXPECT_TRUE(engine->drain(60s));
+  EXPECT_GT(placed, 0);
+}
+
+// Experts in BF16 need a copy with contiguous rows. With EPLB all ranks read one, which takes as much memory
+// as the parts that ranks copy without it, and moving an expert copies nothing.
+TEST(RankedRunner, ExpertsInBf16AreCopiedOnceForAllRanks) {
+  const model::TempFolder folder;
+  ThreadPool pool(2);
+  ASSERT_TRUE(model::make_synthetic_checkpoint({.shape = model::ModelShape::tiny, .seed = 5, .bf16 = true},
+                                               folder.path(), pool));
+  const auto checkpoint = model::Checkpoint::open(folder.path()).value();
+  const auto answer     = [](Engine& engine) {
+    Request request;
+    request.prompt     = std::vector<TokenId>(180, 17);
+    request.sampling   = {.temperature = 0};
+    request.max_tokens = 20;
+    return answer_of(engine, std::move(request)).ids;
+  };
+  const auto one   = Engine::start(checkpoint, config_of_ranks(1, false)).value();
+  const auto still = Engine::start(checkpoint, config_of_ranks(2, true)).value();
+  const auto moves = Engine::start(checkpoint, config_with_eplb(2, 2)).value();
+  EXPECT_EQ(answer(*moves), answer(*one));
+  EXPECT_TRUE(moves->drain(60s));
+  EXPECT_GT(moves->stats().eplb->experts_moved, 0);
+  EXPECT_EQ(moves->stats().memory.workspace, still->stats().memory.workspace);
+}
+
+TEST(RankedRunner, EplbThatCannotBeIsRefusedAtTheStart) {
+  const auto message = [](const EngineConfig& config) {
+    const auto engine = Engine::start(bundled(), config);
+    return engine ? std::string() : engine.error().message;
+  };
+  EngineConfig config = config_with_eplb(2, 9);
+  EXPECT_EQ(
+      message(config),
+      "--eplb-config: num_redundant_experts is 9, but must be 0 to 8: a rank holds at most one replica of "
+      "each of the model's 8 experts, and there are 2 ranks");
+  config                  = config_with_eplb(2, 0);
+  config.eplb.window_size = 0;
+  EXPECT_EQ(message(config), "--eplb-config: window_size is 0, but must be at least 1");
+  config                 = config_with_eplb(2, 0);
+  config.expert_parallel = false;
+  EXPECT_EQ(message(config),
+            "--enable-eplb moves whole experts between ranks: give --tensor-parallel-size and "
+            "--enable-expert-parallel too");
+  config     = config_with_eplb(2, 0);
+  config.gpu = true;
+  EXPECT_EQ(
+      message(config),
+      "--enable-eplb is not implemented on GPUs, where an expert stays on its rank: leave it out, or run "
+      "ranks on CPUs with --device cpu");
+}
+
 // Does `fault` in its first operation, instead of taking part. Its rank leaves the group when it is
 // destroyed, as any rank does.
 class FaultyGroup final : public comm::Group {
@@ -138,7 +284,8 @@ class FaultyGroup final : public comm::Group {
 // An engine of two ranks, of which rank `faulty` has a fault in the first group. The timeout is the first
 // group's, and the runner's.
 struct FaultyEngine {
-  FaultyEngine(int faulty, std::chrono::milliseconds timeout, const std::function<void()>& fault) {
+  FaultyEngine(int faulty, std::chrono::milliseconds timeout, const std::function<void()>& fault,
+               const EngineConfig& config = config_of_ranks(2, false)) {
     const comm::GroupOptions options{.timeout = timeout};
     const auto make_groups = [this, faulty, options, fault] {
       auto groups = comm::make_thread_groups(2, made == 0 ? options : comm::GroupOptions{.timeout = 200s});
@@ -148,7 +295,6 @@ struct FaultyEngine {
       }
       return groups;
     };
-    const EngineConfig config = config_of_ranks(2, false);
     engine = Engine::start(bundled(), config, [&](const std::array<int64_t, kKvKinds>& pages) {
                auto made_runner =
                    std::make_unique<RankedRunner>(bundled(), config, pages, options, make_groups);
@@ -185,6 +331,19 @@ TEST(RankedRunner, ARankThatThrowsEndsTheStepAndTheNextOneRuns) {
     EXPECT_EQ(next.finish, FinishReason::length);
     EXPECT_EQ(next.ids, right_answer());
     EXPECT_EQ(faulty_engine.made, 2);
+  }
+}
+
+// What the ranks counted differs after a step that some of them did not end. Who computes what must not.
+TEST(RankedRunner, ExpertsMoveAfterARankHasFailed) {
+  const auto expected = answers_of(*Engine::start(bundled(), config_of_ranks(1, false)).value());
+  for (const int faulty : {0, 1}) {
+    FaultyEngine faulty_engine(
+        faulty, 200s, [] { throw std::runtime_error("no memory"); }, config_with_eplb(2, 2));
+    EXPECT_EQ(answer_of(*faulty_engine.engine, one_request()).finish, FinishReason::error);
+    EXPECT_EQ(answers_of(*faulty_engine.engine), expected);
+    EXPECT_TRUE(faulty_engine.engine->drain(60s));
+    EXPECT_GT(faulty_engine.engine->stats().eplb->plans_taken, 0);
   }
 }
 

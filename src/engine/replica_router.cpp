@@ -8,6 +8,17 @@
 #include "core/expect.h"
 
 namespace fathom::engine {
+namespace {
+
+void add_eplb(const EplbStats& one, EplbStats& sum) {
+  for (const auto part : {&EplbStats::plans_taken, &EplbStats::plans_refused, &EplbStats::experts_moved,
+                          &EplbStats::max_rank_tokens})
+    sum.*part += one.*part;
+  for (const auto part : {&EplbStats::seconds, &EplbStats::mean_rank_tokens}) sum.*part += one.*part;
+  if (one.balancedness) sum.balancedness = std::min(sum.balancedness.value_or(1), *one.balancedness);
+}
+
+}  // namespace
 
 int64_t ApproxPrefixCache::match(const std::vector<uint64_t>& blocks) const {
   int64_t count = 0;
@@ -164,6 +175,7 @@ GeneratorStats ReplicaRouter::stats() const {
     sum.stalled_s = std::max(sum.stalled_s, one.stalled_s);
     for (const auto imbalance : {&GeneratorStats::router_imbalance, &GeneratorStats::rank_imbalance})
       if (one.*imbalance) sum.*imbalance = std::max((sum.*imbalance).value_or(0), *(one.*imbalance));
+    if (one.eplb) add_eplb(*one.eplb, sum.eplb ? *sum.eplb : sum.eplb.emplace());
     for (size_t i = 0; i < sum.steps_by_rows.size(); ++i) sum.steps_by_rows[i] += one.steps_by_rows[i];
     for (size_t i = 0; i < sum.setting_s.size(); ++i) sum.setting_s[i] += one.setting_s[i];
     for (size_t i = 0; i < sum.accepted_at.size(); ++i) sum.accepted_at[i] += one.accepted_at[i];

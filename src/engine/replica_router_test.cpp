@@ -35,6 +35,7 @@ class ByHand final : public Generator {
     stats.steps_by_rows[2] = 7;
     stats.memory           = {.weights = 100, .kv_cache = 20, .workspace = 3};
     stats.router_imbalance = imbalance;
+    stats.eplb             = eplb;
     return stats;
   }
   int64_t max_context() const override { return context; }
@@ -61,6 +62,7 @@ class ByHand final : public Generator {
   bool draining = false, full = false;
   int64_t context = 1000;
   std::optional<double> imbalance;
+  std::optional<EplbStats> eplb;
 };
 
 // Assigns the fields, because g++ 12 reports fields missing from an initialiser as uninitialised.
@@ -233,6 +235,15 @@ TEST(ReplicaRouter, ActsAsOneGenerator) {
   EXPECT_EQ(routed.router->stats().router_imbalance, 1.5);
   routed.at[0]->imbalance = 1.25;
   EXPECT_EQ(routed.router->stats().router_imbalance, 1.5);
+
+  EXPECT_FALSE(routed.router->stats().eplb);
+  routed.at[0]->eplb = {.plans_taken = 1, .experts_moved = 3, .seconds = 0.5, .balancedness = 0.5};
+  EXPECT_EQ(routed.router->stats().eplb->balancedness, 0.5);
+  routed.at[1]->eplb = {.plans_taken = 2, .experts_moved = 4, .seconds = 0.25, .balancedness = 0.75};
+  EXPECT_EQ(routed.router->stats().eplb->plans_taken, 3);
+  EXPECT_EQ(routed.router->stats().eplb->experts_moved, 7);
+  EXPECT_EQ(routed.router->stats().eplb->seconds, 0.75);
+  EXPECT_EQ(routed.router->stats().eplb->balancedness, 0.5);
 
   routed.router->cancel(9999);
   routed.at[0]->end(101);

@@ -77,6 +77,30 @@ Status check(const EngineConfig& c) {
   return Ok{};
 }
 
+// What is wrong with the settings of EPLB; ok where it is off.
+Status check_eplb(const EngineConfig& c, int64_t experts) {
+  if (!c.eplb.enabled) return Ok{};
+  if (!c.expert_parallel)
+    return Error{
+        "--enable-eplb moves whole experts between ranks: give --tensor-parallel-size and "
+        "--enable-expert-parallel too"};
+  if (c.gpu)
+    return Error{
+        "--enable-eplb is not implemented on GPUs, where an expert stays on its rank: leave it out, or run "
+        "ranks on CPUs with --device cpu"};
+  for (const auto& [value, name] : {std::pair{c.eplb.window_size, "window_size"},
+                                    {c.eplb.step_interval, "step_interval"},
+                                    {c.eplb.log_balancedness_interval, "log_balancedness_interval"}})
+    if (value < 1) return Error{fmt::format("--eplb-config: {} is {}, but must be at least 1", name, value)};
+  const int64_t most = experts * (c.tensor_parallel - 1);
+  if (c.eplb.num_redundant_experts < 0 || c.eplb.num_redundant_experts > most)
+    return Error{fmt::format(
+        "--eplb-config: num_redundant_experts is {}, but must be 0 to {}: a rank holds at most one "
+        "replica of each of the model's {} experts, and there are {} ranks",
+        c.eplb.num_redundant_experts, most, experts, c.tensor_parallel)};
+  return Ok{};
+}
+
 // Bytes of the KV cache of all layers on a GPU, for that many tokens.
 double gpu_kv_cache_bytes(int64_t kv_tokens, const model::Config& model, EngineConfig config) {
   config.kv_tokens = kv_tokens;
@@ -114,6 +138,7 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           "--activation-dtype int8 needs experts in MXFP4, and this model's are in BF16: `fathom model "
           "quantize` writes the model with experts in MXFP4, or leave the flag at auto"};
   }
+  if (const Status good = check_eplb(c, checkpoint.config.num_local_experts); !good) return good.error();
   if (const Status good = model::can_shard(checkpoint.config, shard_options(c)); !good) return good.error();
   if (c.gpu)
     if (const Status can = gpu_can_run(checkpoint, c); !can) return can.error();

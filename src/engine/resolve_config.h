@@ -22,7 +22,9 @@ inline model::Safetensors::Load weights_load(const EngineConfig& config) {
 
 // How the configuration cuts a model into ranks.
 inline model::ShardOptions shard_options(const EngineConfig& config) {
-  return {.ranks = config.tensor_parallel, .expert_parallel = config.expert_parallel};
+  return {.ranks           = config.tensor_parallel,
+          .expert_parallel = config.expert_parallel,
+          .movable_experts = config.eplb.enabled};
 }
 
 // Number of KV-cache pages for each kind of layer.

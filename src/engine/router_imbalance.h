@@ -10,9 +10,7 @@ namespace fathom::engine {
 
 // Load of a layer's most loaded expert over the mean of its experts, of the layer where that is largest: 1 is
 // even, the number of experts the worst. `load` [layers, E] counts tokens; none where no token was counted.
+// With tokens of ranks, [layers, ranks], it says the same of ranks (expert parallelism).
 std::optional<double> router_imbalance(View<const int64_t, 2> load);
-
-// The same of ranks that have experts in equal numbers, in order (expert parallelism). `ranks` divides E.
-std::optional<double> rank_imbalance(View<const int64_t, 2> load, int64_t ranks);
 
 }  // namespace fathom::engine

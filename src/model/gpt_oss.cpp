@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "core/expect.h"
 #include "core/thread_pool.h"
+#include "model/contiguous_experts.h"
 #include "model/yarn.h"
 
 namespace fathom::model {
@@ -20,18 +22,6 @@ Buffer<float> as_floats(const NormWeights& weights) {
         return floats;
       },
       weights);
-}
-
-// Copies a view with contiguous columns to [E, out, in] with contiguous rows, as the ops need it.
-Buffer<bf16> transposed(View<const bf16, 3> from, ThreadPool& threads) {
-  const int64_t E = from.extent(0), out = from.extent(1), in = from.extent(2);
-  Buffer<bf16> to(from.size());
-  threads.parallel_for(E, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e)
-      for (int64_t o = 0; o < out; ++o)
-        for (int64_t i = 0; i < in; ++i) to.data()[(e * out + o) * in + i] = from(e, o, i);
-  });
-  return to;
 }
 
 }  // namespace
@@ -58,6 +48,8 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
   expert_ids_     = Buffer<int32_t>(T * config.num_experts_per_tok);
   expert_load_    = Buffer<int64_t>(config.num_hidden_layers * config.num_local_experts);
   std::fill_n(expert_load_.data(), expert_load_.size(), 0);
+  rank_of_.resize(static_cast<size_t>(config.num_experts_per_tok));
+  count_ranks(config.num_local_experts / weights.layers.front().mlp1_bias.extent(0));
   gathered_ = Buffer<float>(max_logit_rows * H);
   scratch_  = Buffer<std::byte>(ops.scratch_bytes({.rows         = std::max(max_rows, max_logit_rows),
                                                    .hidden       = H,
@@ -88,7 +80,7 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
     for (kernels::ExpertMatrices* matrices : {&layer.experts.mlp1, &layer.experts.mlp2}) {
       auto* plain = std::get_if<View<const bf16, 3>>(matrices);
       if (!plain || plain->contiguous()) continue;
-      layer.transposed.push_back(transposed(*plain, threads));
+      layer.transposed.push_back(contiguous_experts(*plain, threads));
       *plain = layer.transposed.back().as({plain->extent(0), plain->extent(1), plain->extent(2)});
     }
   }
@@ -115,7 +107,7 @@ void GptOss::forward(const Batch& batch, const KvCache& kv) {
   ops_.rope_table(batch.rows.positions, frequencies, concentration_, table, on_);
   for (size_t l = 0; l < layers_.size(); ++l) {
     attention(layers_[l], config_.layers[l], batch, kv.layer(static_cast<int64_t>(l)));
-    mlp(l, T);
+    mlp(l, batch.rows.positions);
     const int64_t H = config_.hidden_size, taps = static_cast<int64_t>(taps_.size());
     for (int64_t t = 0; t < taps; ++t)
       if (taps_[static_cast<size_t>(t)] == static_cast<int64_t>(l))
@@ -157,9 +149,10 @@ void GptOss::attention(const Layer& layer, Attention kind, const Batch& batch, c
 }
 
 // x += experts(norm(x))
-void GptOss::mlp(size_t l, int64_t T) {
+void GptOss::mlp(size_t l, View<const int32_t, 1> positions) {
   const Layer& layer = layers_[l];
-  const int64_t H = config_.hidden_size, E = config_.num_local_experts, top_k = config_.num_experts_per_tok;
+  const int64_t T = positions.extent(0), H = config_.hidden_size, E = config_.num_local_experts,
+                top_k   = config_.num_experts_per_tok;
   const LayerWeights& w = *layer.weights;
   const auto x = x_.as({T, H}), normed = normed_.as({T, H});
   const auto router_logits = router_logits_.as({T, E});
@@ -168,16 +161,48 @@ void GptOss::mlp(size_t l, int64_t T) {
   ops_.rmsnorm(x, layer.mlp_norm.view(), config_.rms_norm_eps, normed, on_);
   ops_.linear(normed, w.router, w.router_bias, Output::overwrite, router_logits, on_);
   ops_.router(router_logits, ids, weights, on_);
-  int64_t* load         = expert_load_.data() + static_cast<int64_t>(l) * E;
-  const int64_t experts = w.mlp1_bias.extent(0);
-  for (int64_t i = 0; i < T * top_k; ++i) {
-    ++load[ids.data()[i]];
-    const int64_t e = ids.data()[i] - weights_.first_expert;
-    ids.data()[i]   = e >= 0 && e < experts ? static_cast<int32_t>(e) : kernels::kNoExpert;
-  }
+  keep_own_experts(static_cast<int64_t>(l), ids, positions);
   begin_sum(x);
   ops_.experts(normed, ids, weights, layer.experts, x, on_);
   all_reduce(x);
+}
+
+// Counts who computes what, and turns the experts of other ranks into kNoExpert and its own into their place
+// among its weights.
+void GptOss::keep_own_experts(int64_t layer, View<int32_t, 2> ids, View<const int32_t, 1> positions) {
+  const int64_t E = config_.num_local_experts, here = E / expert_ranks_;
+  const int64_t me   = table_ ? rank_in_table_ : weights_.first_expert / here;
+  int64_t* load      = expert_load_.data() + layer * E;
+  int64_t* rank_load = rank_load_.data() + layer * expert_ranks_;
+  for (int64_t t = 0; t < ids.extent(0); ++t) {
+    const std::span token(&ids(t, 0), rank_of_.size());
+    if (table_)
+      table_->choose_ranks(layer, positions(t), token, rank_of_);
+    else
+      for (size_t k = 0; k < token.size(); ++k) rank_of_[k] = static_cast<int32_t>(token[k] / here);
+    for (size_t k = 0; k < token.size(); ++k) {
+      ++load[token[k]];
+      ++rank_load[rank_of_[k]];
+      token[k] =
+          rank_of_[k] == me ? token[k] - static_cast<int32_t>(weights_.first_expert) : kernels::kNoExpert;
+    }
+  }
+}
+
+void GptOss::count_ranks(int64_t ranks) {
+  expert_ranks_ = ranks;
+  rank_load_    = Buffer<int64_t>(config_.num_hidden_layers * ranks);
+  std::fill_n(rank_load_.data(), rank_load_.size(), 0);
+}
+
+void GptOss::place_experts(std::shared_ptr<const ExpertTable> table, int64_t rank) {
+  FATHOM_EXPECT(table->experts() == weights_.layers.front().mlp1_bias.extent(0) &&
+                    table->experts() == config_.num_local_experts &&
+                    table->layers() == config_.num_hidden_layers && rank >= 0 && rank < table->ranks(),
+                "a table places all experts of all layers, whose weights every rank has");
+  if (table->ranks() != expert_ranks_) count_ranks(table->ranks());
+  table_         = std::move(table);
+  rank_in_table_ = rank;
 }
 
 void GptOss::join(comm::Group* group) {

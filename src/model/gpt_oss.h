@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "comm/group.h"
@@ -12,6 +13,7 @@
 #include "core/view.h"
 #include "kernels/execution.h"
 #include "model/config.h"
+#include "model/expert_table.h"
 #include "model/kv_cache.h"
 #include "model/ops.h"
 #include "model/weights.h"
@@ -46,6 +48,11 @@ class GptOss {
   // forward() has returned in another group. The group must outlive the calls; null: no other ranks.
   void join(comm::Group* group);
 
+  // From now on it computes the experts of rank `rank` in this table, which all ranks must have. Its weights
+  // have all experts (ShardOptions::movable_experts). Without it, a rank computes the experts whose weights
+  // it has. Nothing is copied.
+  void place_experts(std::shared_ptr<const ExpertTable> table, int64_t rank);
+
   // From now on forward() keeps the residual stream after these layers, from 0: features() of the last batch
   // are [T, layers H].
   void tap(const std::vector<int64_t>& layers);
@@ -60,6 +67,10 @@ class GptOss {
   View<const int64_t, 2> expert_load() const {
     return expert_load_.as({config_.num_hidden_layers, config_.num_local_experts});
   }
+  // The same by the rank that computed them, [layers, ranks]; all ranks count for all.
+  View<const int64_t, 2> rank_load() const {
+    return rank_load_.as({config_.num_hidden_layers, expert_ranks_});
+  }
 
  private:
   struct Layer {
@@ -70,7 +81,9 @@ class GptOss {
   };
 
   void attention(const Layer& layer, Attention kind, const Batch& batch, const kernels::KvPages& kv);
-  void mlp(size_t layer, int64_t rows);
+  void mlp(size_t layer, View<const int32_t, 1> positions);
+  void keep_own_experts(int64_t layer, View<int32_t, 2> ids, View<const int32_t, 1> positions);
+  void count_ranks(int64_t ranks);
   void begin_sum(View<float, 2> x) const;
   void all_reduce(View<float, 2> x) const;
   void all_gather_logits(View<const float, 2> rows, View<float, 2> logits);
@@ -91,7 +104,12 @@ class GptOss {
   std::vector<int64_t> taps_;
   Buffer<float> features_;
   Buffer<int32_t> expert_ids_;
-  Buffer<int64_t> expert_load_;
+  Buffer<int64_t> expert_load_, rank_load_;
+  // Expert parallelism.
+  int64_t expert_ranks_ = 1;
+  std::shared_ptr<const ExpertTable> table_;  // null: experts are where their weights are
+  int64_t rank_in_table_ = 0;
+  std::vector<int32_t> rank_of_;  // [top_k], of a token's experts
   Buffer<std::byte> scratch_;
   Execution on_;
 };

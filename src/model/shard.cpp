@@ -117,7 +117,8 @@ Shard shard_of(const Config& config, const Weights& weights, const ShardOptions&
   const Range columns = columns_of_rank(config, options, rank);
   const Range experts = piece(config.num_local_experts, options, rank);
 
-  if (options.expert_parallel) shard.weights.first_expert = experts.first;
+  const bool cut_experts = options.expert_parallel && !options.movable_experts;
+  if (cut_experts) shard.weights.first_expert = experts.first;
   shard.weights.unembedding = slice(weights.unembedding, 0, piece(config.vocab_size, options, rank));
 
   const int64_t biases = config.num_local_experts * config.hidden_size;
@@ -134,12 +135,12 @@ Shard shard_of(const Config& config, const Weights& weights, const ShardOptions&
     w.sinks  = slice(w.sinks, 0, heads);
     w.out    = slice(w.out, 1, q);
     if (rank > 0) w.out_bias = {};  // it is in the sum once
-    if (options.expert_parallel) {
+    if (cut_experts) {
       w.mlp1      = slice(w.mlp1, 0, experts);
       w.mlp1_bias = slice(w.mlp1_bias, 0, experts);
       w.mlp2      = slice(w.mlp2, 0, experts);
       w.mlp2_bias = slice(w.mlp2_bias, 0, experts);
-    } else {
+    } else if (!options.expert_parallel) {
       // Gate and up rows are interleaved, so a part's rows lie together.
       const Range rows{2 * columns.first, 2 * columns.count};
       w.mlp1      = slice(w.mlp1, 1, rows);

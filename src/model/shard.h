@@ -18,6 +18,9 @@ namespace fathom::model {
 struct ShardOptions {
   int64_t ranks        = 1;
   bool expert_parallel = false;
+  // With expert_parallel: a rank has views of all experts, and a table says which ones it computes
+  // (model/expert_table.h), so that experts can move between ranks.
+  bool movable_experts = false;
 };
 
 struct Shard {

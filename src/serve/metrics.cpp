@@ -120,7 +120,8 @@ class Exposition {
   void info(const Names& names, std::string_view help, Labels labels) {
     add(names, "", help, MetricType::Gauge, {metric(std::move(labels), 1)});
   }
-  void counter(const Names& names, std::string_view help, int64_t value) {
+  template <class Number>
+  void counter(const Names& names, std::string_view help, Number value) {
     add(names, "_total", help, MetricType::Counter, {metric({}, static_cast<double>(value))});
   }
   template <class Number>
@@ -240,6 +241,26 @@ void add_tokens(const GeneratorStats& stats, Exposition& to) {
              stats.prefix_hit_tokens);
 }
 
+// With --enable-eplb. vLLM logs the balancedness and exports no series of EPLB.
+void add_eplb(const engine::EplbStats& eplb, Exposition& to) {
+  const Series plans = {{"taken", eplb.plans_taken}, {"refused", eplb.plans_refused}};
+  to.counters<int64_t>({"fathom_eplb_plans"},
+                       "Placements of a layer's experts that were planned; refused: it would not have paid.",
+                       "outcome", plans);
+  to.counter({"fathom_eplb_experts_moved"}, "Replicas of experts that came to a rank.", eplb.experts_moved);
+  to.counter({"fathom_eplb_seconds"}, "Time for counting and planning, between steps.", eplb.seconds);
+  to.counter({"fathom_eplb_mean_rank_tokens"},
+             "Tokens of experts that a rank computed on average, of each step and layer.",
+             eplb.mean_rank_tokens);
+  to.counter({"fathom_eplb_max_rank_tokens"},
+             "The same of each step's and layer's most loaded rank, for which the others wait.",
+             eplb.max_rank_tokens);
+  if (eplb.balancedness)
+    to.gauge({"fathom_eplb_balancedness_ratio"},
+             "Mean over most loaded rank in the steps before the latest plans; 1 is even.",
+             *eplb.balancedness);
+}
+
 void add_engine(const GeneratorStats& stats, Exposition& to) {
   to.counter({"fathom_steps"}, "Forward passes.", stats.steps);
   to.counter({"fathom_step_rows"}, "Tokens computed in them.", stats.step_rows);
@@ -275,6 +296,8 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
     to.gauge({"fathom_rank_imbalance_ratio"},
              "Tokens of the most loaded rank's experts over the mean of the ranks, in the most uneven layer.",
              *stats.rank_imbalance);
+
+  if (stats.eplb) add_eplb(*stats.eplb, to);
 
   to.counter({"fathom_drafts", "vllm:spec_decode_num_drafts"}, "Drafts verified.", stats.drafts);
   to.counter({"fathom_drafted_tokens", "vllm:spec_decode_num_draft_tokens"}, "Tokens in them.",

@@ -373,7 +373,14 @@ TEST(ServeMetrics, ShowsTheEngine) {
                        .forward_s             = 1.25,
                        .memory                = {.weights = 700, .kv_cache = 40, .workspace = 5},
                        .router_imbalance      = 1.5,
-                       .rank_imbalance        = 1.25};
+                       .rank_imbalance        = 1.25,
+                       .eplb                  = engine::EplbStats{.plans_taken      = 41,
+                                                                  .plans_refused    = 42,
+                                                                  .experts_moved    = 43,
+                                                                  .seconds          = .125,
+                                                                  .mean_rank_tokens = 44.5,
+                                                                  .max_rank_tokens  = 89,
+                                                                  .balancedness     = .75}};
   stats.steps_by_rows                                     = {2, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2};
   stats.accepted_at[1]                                    = 9;
   stats.finished[size_t(engine::FinishReason::stop)]      = 8,
@@ -420,6 +427,13 @@ TEST(ServeMetrics, ShowsTheEngine) {
       {with("fathom_memory_bytes", R"(of="workspace")"), 5},
       {with("fathom_expert_imbalance_ratio"), 1.5},
       {with("fathom_rank_imbalance_ratio"), 1.25},
+      {with("fathom_eplb_plans_total", R"(outcome="taken")"), 41},
+      {with("fathom_eplb_plans_total", R"(outcome="refused")"), 42},
+      {with("fathom_eplb_experts_moved_total"), 43},
+      {with("fathom_eplb_seconds_total"), .125},
+      {with("fathom_eplb_mean_rank_tokens_total"), 44.5},
+      {with("fathom_eplb_max_rank_tokens_total"), 89},
+      {with("fathom_eplb_balancedness_ratio"), .75},
       {with("vllm:cache_config_info",
             R"(block_size="16",num_gpu_blocks="400",enable_prefix_caching="False")"),
        1}};
@@ -437,6 +451,7 @@ TEST(ServeMetrics, AnUncountedRouterHasNoSeries) {
   const Scrape scrape(ServeMetrics(tiny()).text({}));
   EXPECT_FALSE(scrape.samples.contains(with("fathom_expert_imbalance_ratio")));
   EXPECT_FALSE(scrape.samples.contains(with("fathom_rank_imbalance_ratio")));
+  EXPECT_FALSE(scrape.samples.contains(with("fathom_eplb_experts_moved_total")));
 }
 
 TEST(ServeMetrics, NoPagesAreNoNan) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine/generator.h"
 #include "http/server.h"
@@ -68,10 +69,15 @@ class ServeMetrics {
     bool shares_prefixes = false;
   };
 
-  // These are called for each export; without `http` there are no metrics of connections, without `router`
-  // none of a router, without `slo` none of SLO-driven admission.
-  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {},
-                        std::function<RouterStats()> router = {}, std::function<SloStats()> slo = {});
+  // Called for each export; what is null exports nothing.
+  struct Sources {
+    std::function<http::ServerStats()> http = {};  // connections
+    std::function<RouterStats()> router     = {};
+    std::function<SloStats()> slo           = {};  // SLO-driven admission
+  };
+
+  explicit ServeMetrics(Model model) : ServeMetrics(std::move(model), Sources()) {}
+  ServeMetrics(Model model, Sources sources);
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);

@@ -192,7 +192,7 @@ TEST(ServeMetrics, EveryScrapeSeesAllOfARequestOrNothing) {
 
 TEST(ServeMetrics, ConnectionsAreThoseOfTheServerAtThisMoment) {
   http::ServerStats http{.connections = 3, .accepted = 10, .refused = 2, .dropped_stalled = 1};
-  ServeMetrics metrics(tiny(), [&] { return http; });
+  ServeMetrics metrics(tiny(), {.http = [&] { return http; }});
   EXPECT_EQ(Scrape(metrics.text({})).at(with("fathom_http_connections")), 3);
   http.connections = 1;
   const Scrape scrape(metrics.text({}));

@@ -29,8 +29,11 @@
 #include "core/expect.h"
 #include "engine/engine.h"
 #include "http/server.h"
+#include "machine/gpu.h"
+#include "machine/rapl.h"
 #include "serve/api.h"
 #include "serve/embedded_files.h"
+#include "serve/gpu_monitor.h"
 #include "serve/metrics.h"
 #include "serve/request_context.h"
 #include "serve/request_router.h"
@@ -184,6 +187,27 @@ Result<std::unique_ptr<engine::Constraint>> constraint_of(const Backend& backend
   return std::unique_ptr<engine::Constraint>(std::make_unique<serve::ForwardedConstraint>(request));
 }
 
+// The GPUs that --gpu-metrics asks for; null: none.
+std::unique_ptr<serve::GpuMonitor> gpu_monitor(const ServeFlags& flags, const engine::Engine* engine) {
+  std::optional<std::vector<std::string>> uuids;  // none: all
+  if (flags.gpu_metrics == "engine") {
+    if (!engine || !engine->config().gpu) return nullptr;
+    uuids.emplace();
+    for (int rank = 0; rank < engine->config().tensor_parallel; ++rank)
+      if (const auto* gpu = machine::gpu(DeviceId{engine->config().device.ordinal + rank}))
+        uuids->push_back(gpu->uuid);
+  } else if (flags.gpu_metrics == "none") {
+    return nullptr;
+  }
+  return std::make_unique<serve::GpuMonitor>(
+      [read = serve::nvml_reader(std::move(uuids)), told = false]() mutable {
+        serve::GpuReadings readings = read();
+        if (!readings.why_not.empty() && !std::exchange(told, true))
+          fmt::print(stderr, "/metrics tells less of GPUs: {}\n", readings.why_not);
+        return readings;
+      });
+}
+
 void answer_worker_route(const Backend& backend, const serve::RequestContext& context) {
   if (backend.worker) return backend.worker->answer(context);
   if (context.request.path == "/worker/status") return context.respond(backend.router->status());
@@ -205,7 +229,9 @@ int serve_model(ServeFlags flags) {
 
   // Exchanges in flight refer to these, so they must outlive the server.
   Backend backend;
+  machine::RaplCounters cpus;
   std::unique_ptr<serve::ServeMetrics> metrics;
+  std::unique_ptr<serve::GpuMonitor> gpus;
   const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
   fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address_of(flags, server->port()),
              folder.string());
@@ -218,7 +244,9 @@ int serve_model(ServeFlags flags) {
     backend.admission = std::make_unique<serve::SloAdmission>(
         backend.generator(), serve::SloLimit::Options{.target_s = flags.ttft_slo_ms / 1e3});
   engine::Generator& generator = backend.generator();
+  gpus                         = gpu_monitor(flags, backend.engine.get());
   serve::ServeMetrics::Sources sources{.http = [&server = *server] { return server.stats(); }};
+  if (!cpus.empty()) sources.cpu_energy = [&cpus] { return cpus.read(); };
   if (backend.router) sources.router = [&router = *backend.router] { return router.router_stats(); };
   if (backend.admission) sources.slo = [&admission = *backend.admission] { return admission.slo_stats(); };
   metrics = std::make_unique<serve::ServeMetrics>(
@@ -234,6 +262,7 @@ int serve_model(ServeFlags flags) {
       .current_date = flags.date,
       .constraint = [&](const serve::ConstraintRequest& request) { return constraint_of(backend, request); },
       .metrics    = metrics.get(),
+      .gpus       = gpus.get(),
       .iteration_timeout = flags.iteration_timeout()};
   if (!flags.role.empty())
     model.worker = [&](const serve::RequestContext& context) { answer_worker_route(backend, context); };
@@ -256,6 +285,7 @@ int serve_model(ServeFlags flags) {
   while (!drained && std::chrono::steady_clock::now() < end && !signals.arrived())
     drained = generator.drain(Milliseconds(100)) && server->wait_until_idle(Milliseconds(100));
   fmt::print(stderr, "{}\n", drained ? "all answered" : "some requests were cut short");
+  if (gpus) gpus->end();  // its answers tell of the server, which goes next
   return kExitOk;
 }
 

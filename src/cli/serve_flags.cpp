@@ -110,6 +110,12 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
           "Target for the P95 of the time to first token, in ms. The server limits concurrent requests to "
           "meet it and answers 429 beyond (default: off)")
       ->check(between(0.001, 1e9));
+  verb.add_option(
+          "--gpu-metrics", flags.gpu_metrics,
+          "GPUs in /metrics: engine, those that the model runs on; all of the host, where nothing else "
+          "exports them; none, where the DCGM exporter does")
+      ->check(CLI::IsMember({"engine", "all", "none"}))
+      ->capture_default_str();
   add_engine_flags(verb, flags.engine);
 }
 

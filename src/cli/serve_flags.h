@@ -27,7 +27,8 @@ struct ServeFlags {
   std::optional<double> max_pool_utilization;
   bool planner                 = false;
   double adjustment_interval_s = 10, ttft_ms = 0, itl_ms = 0;
-  double ttft_slo_ms = 0;  // 0: no target
+  double ttft_slo_ms      = 0;  // 0: no target
+  std::string gpu_metrics = "engine";
 
   std::chrono::milliseconds iteration_timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(iteration_timeout_s * 1000));

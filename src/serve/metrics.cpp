@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/expect.h"
+#include "serve/device_series.h"
 #include "serve/exposition.h"
 #include "serve/histogram.h"
 
@@ -365,7 +366,7 @@ std::optional<double> ServeMetrics::median_time_to_first_token_s() const {
   return state_->counts.first_token.median();
 }
 
-std::string ServeMetrics::text(const GeneratorStats& stats) const {
+std::string ServeMetrics::text(const GeneratorStats& stats, const GpuMonitor::Scrape* gpus) const {
   const Counts counts = [&] {
     const std::lock_guard lock(state_->mutex);
     return state_->counts;
@@ -379,6 +380,8 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   const Sources& sources = state_->sources;
   if (sources.router) add_router(sources.router(), exposition);
   if (sources.slo) add_slo(sources.slo(), exposition);
+  add_device_series(gpus, sources.cpu_energy ? sources.cpu_energy() : std::vector<machine::CpuEnergy>(),
+                    exposition);
   add_responses(counts, exposition);
   if (sources.http) {
     const http::ServerStats http = sources.http();

@@ -12,6 +12,7 @@
 #include "serve/device_series.h"
 #include "serve/exposition.h"
 #include "serve/histogram.h"
+#include "serve/process_series.h"
 
 namespace fathom::serve {
 namespace {
@@ -393,7 +394,7 @@ std::string ServeMetrics::text(const GeneratorStats& stats, const GpuMonitor::Sc
   }
   exposition.counter({"fathom_client_disconnects"}, "Clients that left before their answer was whole.",
                      counts.disconnects);
-  exposition.gauge({"process_start_time_seconds"}, "Start of the server, since 1970.", state_->started_s);
+  add_process_series(state_->started_s, exposition);
   return exposition.text();
 }
 

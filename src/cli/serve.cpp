@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -62,14 +63,45 @@ class StopSignals {
     int signal = 0;
     sigwait(&set_, &signal);
   }
-  bool arrived() const {
-    const timespec now{};
-    return sigtimedwait(&set_, nullptr, &now) > 0;
+  bool arrived_within(std::chrono::nanoseconds time) const {
+    const timespec limit{.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+    return sigtimedwait(&set_, nullptr, &limit) > 0;
   }
+  bool arrived() const { return arrived_within(std::chrono::nanoseconds(0)); }
 
  private:
   sigset_t set_, before_;
 };
+
+// Ends the process at once where a signal comes while the model is loaded, or no worker is there: nothing has
+// been accepted, so nothing is lost, and a host that shuts down does not wait for minutes of loading.
+class EndWhileLoading {
+ public:
+  explicit EndWhileLoading(const StopSignals& signals)
+      : watching_([this, &signals] {
+          while (!loaded_)
+            if (signals.arrived_within(std::chrono::milliseconds(20))) {
+              fmt::print(stderr, "stopped before the model was ready\n");
+              std::_Exit(kExitOk);
+            }
+        }) {}
+  ~EndWhileLoading() {
+    loaded_ = true;
+    watching_.join();
+  }
+  EndWhileLoading(const EndWhileLoading&)            = delete;
+  EndWhileLoading& operator=(const EndWhileLoading&) = delete;
+
+ private:
+  std::atomic<bool> loaded_ = false;
+  std::thread watching_;
+};
+
+// As PID 1 of a container we are the parent of orphans, of `docker exec` for instance. Nobody else waits for
+// them, so the kernel is told not to keep what is left of them.
+void leave_no_zombies() {
+  if (getpid() == 1) signal(SIGCHLD, SIG_IGN);
+}
 
 std::string address_of(const ServeFlags& flags, uint16_t port) {
   const bool v6 = flags.http.host.find(':') != std::string::npos;
@@ -153,9 +185,7 @@ std::optional<serve::DynamicRouting::Options> routing_of(const ServeFlags& flags
   return options;
 }
 
-// False where a signal came before a worker.
-bool open_router(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder,
-                 const StopSignals& signals) {
+void open_router(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder) {
   backend.checkpoint = open_checkpoint(folder);
   make_constraints(backend, folder);
   backend.router = value_or_usage_error(serve::RequestRouter::start(
@@ -172,11 +202,10 @@ bool open_router(Backend& backend, const ServeFlags& flags, const std::filesyste
        .ttft_ms = flags.ttft_ms,
        .itl_ms  = flags.itl_ms}));
   fmt::print(stderr, "waiting for one of {} workers\n", flags.peers.size());
-  while (!backend.router->wait_for_worker(std::chrono::milliseconds(200)))
-    if (signals.arrived()) return false;
+  while (!backend.router->wait_for_worker(std::chrono::milliseconds(200))) {
+  }
   backend.ready =
       fmt::format("ready through {} worker{}", flags.peers.size(), flags.peers.size() == 1 ? "" : "s");
-  return true;
 }
 
 // Makes what the samplers apply; a router passes it on in words, once it is known to be good.
@@ -217,6 +246,7 @@ void answer_worker_route(const Backend& backend, const serve::RequestContext& co
 int serve_model(ServeFlags flags) {
   check_serve_flags(flags);
   raise_open_file_limit();
+  leave_no_zombies();
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};
@@ -236,10 +266,10 @@ int serve_model(ServeFlags flags) {
   fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address_of(flags, server->port()),
              folder.string());
 
-  if (flags.role != "router")
-    open_worker(backend, flags, folder);
-  else if (!open_router(backend, flags, folder, signals))
-    return kExitOk;
+  {
+    const EndWhileLoading end(signals);
+    flags.role == "router" ? open_router(backend, flags, folder) : open_worker(backend, flags, folder);
+  }
   if (flags.ttft_slo_ms > 0)
     backend.admission = std::make_unique<serve::SloAdmission>(
         backend.generator(), serve::SloLimit::Options{.target_s = flags.ttft_slo_ms / 1e3});

@@ -7,10 +7,13 @@ import concurrent.futures
 import http.client
 import json
 import os
+import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from serve_process import BUNDLED, CHAT, DEADLINE_S, Server, endless, events, greedy, until
@@ -32,6 +35,19 @@ class Start(unittest.TestCase):
                 self.assertEqual((reply.status, reply.error()["type"]), (503, "unavailable_error"))
                 self.assertTrue(reply.headers["Retry-After"])
             print(f"{len(early)} answers while the model was loaded")
+
+    def test_sigterm_while_the_model_is_loaded_ends_at_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "model"
+            shutil.copytree(BUNDLED, model)
+            os.remove(model / "tokenizer.json")
+            os.mkfifo(model / "tokenizer.json")  # nobody writes: loading does not end
+            for flags in ((), ("--role", "router", "--peer", "127.0.0.1:1")):
+                with Server(FATHOM, *flags, model=model, wait=False) as server:
+                    self.assertEqual(server.get("/health").status, 503)
+                    server.signal()
+                    self.assertEqual(server.wait(30), 0)
+                    server.said("stopped before the model was ready")
 
     def test_a_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -144,6 +160,71 @@ class End(unittest.TestCase):
                 server.signal(number)
                 self.assertEqual(server.wait(), 0)
                 self.assertEqual(server.log[-1], "all answered\n")
+
+
+class AsPid1(unittest.TestCase):
+    """As in a container: in a PID namespace of its own, whose first process the kernel protects from signals that it
+    does not handle, and makes the parent of orphans."""
+
+    LAUNCHER = ("unshare", "--pid", "--fork", "--kill-child")
+
+    def setUp(self):
+        try:
+            tried = subprocess.run([*self.LAUNCHER, "true"], capture_output=True, text=True, timeout=DEADLINE_S)
+        except FileNotFoundError:
+            self.skipTest("unshare is not installed")
+        if tried.returncode != 0:
+            self.skipTest(f"no PID namespace: {tried.stderr.strip()}")
+
+    def test_sigterm_drains_and_no_zombie_is_left(self):
+        with Server(FATHOM, "--drain-timeout", DEADLINE_S, launcher=self.LAUNCHER) as server:
+            unshare = server.process.pid
+            pid = int(pathlib.Path(f"/proc/{unshare}/task/{unshare}/children").read_text())
+            self.assertIn("\nNSpid:\t", pathlib.Path(f"/proc/{pid}/status").read_text())
+            self.assertRegex(pathlib.Path(f"/proc/{pid}/status").read_text(), r"NSpid:\t\d+\t1\n")
+
+            def children():
+                return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            # What `docker exec` and health checks leave behind: the shell ends before its child.
+            orphans = subprocess.run(["nsenter", "--target", str(pid), "--pid", "sh", "-c", "sleep 0.5 & sleep 0.5 &"])
+            self.assertEqual(orphans.returncode, 0)
+            self.assertEqual(len(until(children, "orphans are the server's")), 2)
+            until(lambda: not children(), "orphans that ended are gone")
+
+            connection = server.connection()
+            body = {**endless(), "max_tokens": 300, "stream": True}
+            connection.request("POST", CHAT, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.readline()
+            os.kill(pid, signal.SIGTERM)
+            self.assertEqual(list(events(answer))[-1], "[DONE]")
+            connection.close()
+            self.assertEqual(server.wait(), 0)
+            server.said("all answered")
+
+
+class Quota(unittest.TestCase):
+    def test_threads_are_those_of_the_cgroups_quota(self):
+        """By cgroup version 1 or 2, where this process may make a group; elsewhere src/core/cpus_test.cpp has to do."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("one CPU is no more than a quota of one")
+        v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        group = pathlib.Path("/sys/fs/cgroup") / ("" if v2 else "cpu") / f"fathom-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError as error:
+            self.skipTest(f"no control group can be made: {error}")
+        self.addCleanup(group.rmdir)
+        try:
+            for file, text in (("cpu.max", "100000 100000"),) if v2 else (("cpu.cfs_quota_us", "100000"),):
+                (group / file).write_text(text)
+        except OSError as error:
+            self.skipTest(f"no quota can be set: {error}")
+        script = f"echo $$ > {group / 'cgroup.procs'} && exec \"$@\""
+        with Server(FATHOM, launcher=("sh", "-c", script, "sh")) as server:
+            server.said("is ready on 1 thread:")
+        with Server(FATHOM, "--threads", 2, launcher=("sh", "-c", script, "sh")) as server:
+            server.said("is ready on 2 threads:")
 
 
 unittest.main(verbosity=2)

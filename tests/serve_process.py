@@ -82,14 +82,16 @@ class Reply:
 class Server:
     """Listens on a free port. The end of a `with` kills it if it still runs."""
 
-    def __init__(self, fathom, *flags, model=BUNDLED, wait=True):
-        command = [fathom, "serve", "--model", model, "--port", 0, *flags]
-        self.process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
+    def __init__(self, fathom, *flags, model=BUNDLED, wait=True, environment=None, listening="127.0.0.1",
+                 launcher=()):
+        command = [*launcher, fathom, "serve", "--model", model, "--port", 0, *flags]
+        self.process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(environment or {})})
         self.log = []
         self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
         first = self.process.stderr.readline()
         self.log.append(first)
-        said = re.match(r"Listening on http://127\.0\.0\.1:(\d+);", first)
+        said = re.match(rf"Listening on http://{re.escape(listening)}:(\d+);", first)
         if not said:
             self.process.kill()
             raise AssertionError(f"the server did not start: {first}{self.process.stderr.read()}")

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "lab/target.h"
 
 namespace fathom::cli {
@@ -31,6 +34,11 @@ void add_environment_variables(CLI::App& app) {
     option->envname("FATHOM_" + name);
   }
   for (CLI::App* verb : app.get_subcommands({})) add_environment_variables(*verb);
+}
+
+void forget_service_links() {
+  const char* port = std::getenv("FATHOM_PORT");
+  if (port && std::string_view(port).starts_with("tcp://")) unsetenv("FATHOM_PORT");
 }
 
 std::vector<std::string> with_long_names(int argc, const char* const* argv) {

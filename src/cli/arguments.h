@@ -12,6 +12,10 @@ namespace fathom::cli {
 // FATHOM_ARTIFACTS_DIR.
 void add_environment_variables(CLI::App& app);
 
+// Kubernetes sets FATHOM_PORT, to tcp://10.0.0.1:80 for instance, in the pods beside a Service named fathom.
+// That is no value of --port: this removes it.
+void forget_service_links();
+
 // The arguments after the program's name with -tp as --tensor-parallel-size. Those after a lone -- are
 // another program's, and stay as they are.
 std::vector<std::string> with_long_names(int argc, const char* const* argv);

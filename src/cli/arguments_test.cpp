@@ -46,6 +46,17 @@ TEST(Arguments, EveryFlagIsAlsoAnEnvironmentVariable) {
   unsetenv("FATHOM_ARTIFACTS_DIR");
 }
 
+TEST(Arguments, AServiceLinkOfKubernetesIsNoPort) {
+  setenv("FATHOM_PORT", "tcp://10.43.0.7:80", 1);
+  forget_service_links();
+  EXPECT_EQ(getenv("FATHOM_PORT"), nullptr);
+  forget_service_links();
+  setenv("FATHOM_PORT", "8123", 1);
+  forget_service_links();
+  EXPECT_STREQ(getenv("FATHOM_PORT"), "8123");
+  unsetenv("FATHOM_PORT");
+}
+
 // The real verbs: no long flag may lack a variable.
 TEST(Arguments, NoVerbHasAFlagWithoutAVariable) {
   int exit_code = 0;

@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
   add_launch(app, exit_code);
   add_book(app, exit_code);
   add_environment_variables(app);
+  forget_service_links();
   try {
     std::vector<std::string> arguments = with_long_names(argc, argv);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them

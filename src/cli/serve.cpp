@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -19,17 +21,20 @@
 
 #include "cli/engine_flags.h"
 #include "cli/model_folder.h"
-#include "cli/number_check.h"
 #include "cli/open_file_limit.h"
 #include "cli/progress.h"
+#include "cli/serve_flags.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
 #include "core/expect.h"
 #include "engine/engine.h"
 #include "http/server.h"
+#include "machine/gpu.h"
+#include "machine/rapl.h"
 #include "serve/api.h"
 #include "serve/embedded_files.h"
+#include "serve/gpu_monitor.h"
 #include "serve/metrics.h"
 #include "serve/request_context.h"
 #include "serve/request_router.h"
@@ -39,27 +44,6 @@
 
 namespace fathom::cli {
 namespace {
-
-struct ServeFlags {
-  std::string model, api_key, date;
-  std::vector<std::string> names, origins;
-  http::ServerOptions http{.port = 8000};
-  EngineFlags engine;
-  double drain_s = 30;
-  std::string role, transfer = "tcp";  // role "": a server by itself
-  std::vector<std::string> peers;
-  double iteration_timeout_s = 60;
-  std::string routing_policy = "worker";
-  std::optional<int64_t> max_local_prefill_length;
-  std::optional<double> max_pool_utilization;
-  bool planner                 = false;
-  double adjustment_interval_s = 10, ttft_ms = 0, itl_ms = 0;
-  double ttft_slo_ms = 0;  // 0: no target
-
-  std::chrono::milliseconds iteration_timeout() const {
-    return std::chrono::milliseconds(static_cast<int64_t>(iteration_timeout_s * 1000));
-  }
-};
 
 // Blocks SIGINT and SIGTERM so that one thread can wait for them. Construct it before any other thread
 // starts: threads inherit the signal mask.
@@ -79,14 +63,45 @@ class StopSignals {
     int signal = 0;
     sigwait(&set_, &signal);
   }
-  bool arrived() const {
-    const timespec now{};
-    return sigtimedwait(&set_, nullptr, &now) > 0;
+  bool arrived_within(std::chrono::nanoseconds time) const {
+    const timespec limit{.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+    return sigtimedwait(&set_, nullptr, &limit) > 0;
   }
+  bool arrived() const { return arrived_within(std::chrono::nanoseconds(0)); }
 
  private:
   sigset_t set_, before_;
 };
+
+// Ends the process at once where a signal comes while the model is loaded, or no worker is there: nothing has
+// been accepted, so nothing is lost, and a host that shuts down does not wait for minutes of loading.
+class EndWhileLoading {
+ public:
+  explicit EndWhileLoading(const StopSignals& signals)
+      : watching_([this, &signals] {
+          while (!loaded_)
+            if (signals.arrived_within(std::chrono::milliseconds(20))) {
+              fmt::print(stderr, "stopped before the model was ready\n");
+              std::_Exit(kExitOk);
+            }
+        }) {}
+  ~EndWhileLoading() {
+    loaded_ = true;
+    watching_.join();
+  }
+  EndWhileLoading(const EndWhileLoading&)            = delete;
+  EndWhileLoading& operator=(const EndWhileLoading&) = delete;
+
+ private:
+  std::atomic<bool> loaded_ = false;
+  std::thread watching_;
+};
+
+// As PID 1 of a container we are the parent of orphans, of `docker exec` for instance. Nobody else waits for
+// them, so the kernel is told not to keep what is left of them.
+void leave_no_zombies() {
+  if (getpid() == 1) signal(SIGCHLD, SIG_IGN);
+}
 
 std::string address_of(const ServeFlags& flags, uint16_t port) {
   const bool v6 = flags.http.host.find(':') != std::string::npos;
@@ -106,23 +121,6 @@ std::vector<http::Url> peers_of(const ServeFlags& flags) {
     urls.push_back(value_or_usage_error(
         http::parse_url(peer.find("://") == std::string::npos ? "http://" + peer : peer)));
   return urls;
-}
-
-void check_role(const ServeFlags& flags) {
-  if (flags.role.empty() && !flags.peers.empty())
-    throw UsageError("--peer needs --role: decode asks its peers for prefills, router sends them requests");
-  if (flags.role == "router" && flags.peers.empty())
-    throw UsageError("a router needs workers: --peer HOST:PORT, once for each");
-  if (flags.role == "prefill" && !flags.peers.empty())
-    throw UsageError("a prefill worker asks nobody: give --peer to the decode workers");
-  if (flags.role != "router" && flags.routing_policy != "worker")
-    throw UsageError("--routing-policy is the router's: give it to the process with --role router");
-  if (flags.role != "router" && flags.planner)
-    throw UsageError("--planner is the router's: give it to the process with --role router");
-  if (!flags.planner && (flags.ttft_ms > 0 || flags.itl_ms > 0))
-    throw UsageError("--ttft and --itl are targets of the planner: add --planner");
-  if (flags.routing_policy != "dynamic" && (flags.max_local_prefill_length || flags.max_pool_utilization))
-    throw UsageError("--max-local-prefill-length and --max-pool-utilization need --routing-policy dynamic");
 }
 
 // What answers the requests, and what it is called by. In the order of construction: workers end before the
@@ -187,9 +185,7 @@ std::optional<serve::DynamicRouting::Options> routing_of(const ServeFlags& flags
   return options;
 }
 
-// False where a signal came before a worker.
-bool open_router(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder,
-                 const StopSignals& signals) {
+void open_router(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder) {
   backend.checkpoint = open_checkpoint(folder);
   make_constraints(backend, folder);
   backend.router = value_or_usage_error(serve::RequestRouter::start(
@@ -206,11 +202,10 @@ bool open_router(Backend& backend, const ServeFlags& flags, const std::filesyste
        .ttft_ms = flags.ttft_ms,
        .itl_ms  = flags.itl_ms}));
   fmt::print(stderr, "waiting for one of {} workers\n", flags.peers.size());
-  while (!backend.router->wait_for_worker(std::chrono::milliseconds(200)))
-    if (signals.arrived()) return false;
+  while (!backend.router->wait_for_worker(std::chrono::milliseconds(200))) {
+  }
   backend.ready =
       fmt::format("ready through {} worker{}", flags.peers.size(), flags.peers.size() == 1 ? "" : "s");
-  return true;
 }
 
 // Makes what the samplers apply; a router passes it on in words, once it is known to be good.
@@ -221,6 +216,27 @@ Result<std::unique_ptr<engine::Constraint>> constraint_of(const Backend& backend
   return std::unique_ptr<engine::Constraint>(std::make_unique<serve::ForwardedConstraint>(request));
 }
 
+// The GPUs that --gpu-metrics asks for; null: none.
+std::unique_ptr<serve::GpuMonitor> gpu_monitor(const ServeFlags& flags, const engine::Engine* engine) {
+  std::optional<std::vector<std::string>> uuids;  // none: all
+  if (flags.gpu_metrics == "engine") {
+    if (!engine || !engine->config().gpu) return nullptr;
+    uuids.emplace();
+    for (int rank = 0; rank < engine->config().tensor_parallel; ++rank)
+      if (const auto* gpu = machine::gpu(DeviceId{engine->config().device.ordinal + rank}))
+        uuids->push_back(gpu->uuid);
+  } else if (flags.gpu_metrics == "none") {
+    return nullptr;
+  }
+  return std::make_unique<serve::GpuMonitor>(
+      [read = serve::nvml_reader(std::move(uuids)), told = false]() mutable {
+        serve::GpuReadings readings = read();
+        if (!readings.why_not.empty() && !std::exchange(told, true))
+          fmt::print(stderr, "/metrics tells less of GPUs: {}\n", readings.why_not);
+        return readings;
+      });
+}
+
 void answer_worker_route(const Backend& backend, const serve::RequestContext& context) {
   if (backend.worker) return backend.worker->answer(context);
   if (context.request.path == "/worker/status") return context.respond(backend.router->status());
@@ -228,8 +244,9 @@ void answer_worker_route(const Backend& backend, const serve::RequestContext& co
 }
 
 int serve_model(ServeFlags flags) {
-  check_role(flags);
+  check_serve_flags(flags);
   raise_open_file_limit();
+  leave_no_zombies();
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};
@@ -242,29 +259,32 @@ int serve_model(ServeFlags flags) {
 
   // Exchanges in flight refer to these, so they must outlive the server.
   Backend backend;
+  machine::RaplCounters cpus;
   std::unique_ptr<serve::ServeMetrics> metrics;
+  std::unique_ptr<serve::GpuMonitor> gpus;
   const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
   fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address_of(flags, server->port()),
              folder.string());
 
-  if (flags.role != "router")
-    open_worker(backend, flags, folder);
-  else if (!open_router(backend, flags, folder, signals))
-    return kExitOk;
+  {
+    const EndWhileLoading end(signals);
+    flags.role == "router" ? open_router(backend, flags, folder) : open_worker(backend, flags, folder);
+  }
   if (flags.ttft_slo_ms > 0)
     backend.admission = std::make_unique<serve::SloAdmission>(
         backend.generator(), serve::SloLimit::Options{.target_s = flags.ttft_slo_ms / 1e3});
   engine::Generator& generator = backend.generator();
-  metrics                      = std::make_unique<serve::ServeMetrics>(
+  gpus                         = gpu_monitor(flags, backend.engine.get());
+  serve::ServeMetrics::Sources sources{.http = [&server = *server] { return server.stats(); }};
+  if (!cpus.empty()) sources.cpu_energy = [&cpus] { return cpus.read(); };
+  if (backend.router) sources.router = [&router = *backend.router] { return router.router_stats(); };
+  if (backend.admission) sources.slo = [&admission = *backend.admission] { return admission.slo_stats(); };
+  metrics = std::make_unique<serve::ServeMetrics>(
       serve::ServeMetrics::Model{.name            = flags.names.front(),
-                                                      .max_context     = generator.max_context(),
-                                                      .page_tokens     = backend.engine ? backend.engine->config().page_size : 0,
-                                                      .shares_prefixes = !backend.engine || backend.engine->config().prefix_cache},
-      [&server = *server] { return server.stats(); },
-      backend.router ? [&router = *backend.router] { return router.router_stats(); }
-                                          : std::function<serve::RouterStats()>(),
-      backend.admission ? [&admission = *backend.admission] { return admission.slo_stats(); }
-                                             : std::function<serve::SloStats()>());
+                                 .max_context     = generator.max_context(),
+                                 .page_tokens     = backend.engine ? backend.engine->config().page_size : 0,
+                                 .shares_prefixes = !backend.engine || backend.engine->config().prefix_cache},
+      std::move(sources));
   serve::ApiModel model{
       .generator    = generator,
       .checkpoint   = backend.model(),
@@ -272,6 +292,7 @@ int serve_model(ServeFlags flags) {
       .current_date = flags.date,
       .constraint = [&](const serve::ConstraintRequest& request) { return constraint_of(backend, request); },
       .metrics    = metrics.get(),
+      .gpus       = gpus.get(),
       .iteration_timeout = flags.iteration_timeout()};
   if (!flags.role.empty())
     model.worker = [&](const serve::RequestContext& context) { answer_worker_route(backend, context); };
@@ -294,6 +315,7 @@ int serve_model(ServeFlags flags) {
   while (!drained && std::chrono::steady_clock::now() < end && !signals.arrived())
     drained = generator.drain(Milliseconds(100)) && server->wait_until_idle(Milliseconds(100));
   fmt::print(stderr, "{}\n", drained ? "all answered" : "some requests were cut short");
+  if (gpus) gpus->end();  // its answers tell of the server, which goes next
   return kExitOk;
 }
 
@@ -302,92 +324,7 @@ int serve_model(ServeFlags flags) {
 void add_serve(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<ServeFlags>();
   CLI::App& verb = *app.add_subcommand("serve", "An OpenAI-compatible server for a model");
-  verb.add_option("--model", flags->model,
-                  "Folder with config.json, *.safetensors and tokenizer.json (default: the bundled model)");
-  verb.add_option("--served-model-name", flags->names, "What clients call it (default: its folder's name)");
-  verb.add_option("--host", flags->http.host, "Address to listen on; 0.0.0.0 is all")->capture_default_str();
-  verb.add_option("--port", flags->http.port, "0: any that is free")
-      ->check(whole_between(0, 65535))
-      ->capture_default_str();
-  verb.add_option("--api-key", flags->api_key, "Clients must send it as a bearer token");
-  verb.add_option("--allowed-origins", flags->origins,
-                  "Pages elsewhere that may call from a browser, e.g. https://example.org, or *")
-      ->delimiter(',');
-  verb.add_option("--date", flags->date, "Tell the model this date, e.g. 2026-11-21");
-  verb.add_option("--drain-timeout", flags->drain_s, "Seconds for requests to finish after SIGTERM")
-      ->check(between(0, 86400))
-      ->capture_default_str();
-  verb.add_option("--max-connections", flags->http.max_connections, "Open at once; more are told 503")
-      ->check(whole_at_least(1, int64_t{1} << 20))
-      ->capture_default_str();
-  verb.add_option("--max-body-bytes", flags->http.max_body_bytes, "Largest request body, in bytes")
-      ->check(whole_at_least(1, int64_t{1} << 30))
-      ->capture_default_str();
-  verb.add_option("--io-threads", flags->http.io_threads, "Threads for connections")
-      ->check(whole_between(1, 256))
-      ->capture_default_str();
-  verb.add_option(
-          "--role", flags->role,
-          "Of a server of several processes: prefill computes prompts for decode; decode writes answers; "
-          "both does either; router takes requests and sends them to workers (docs/serving.md)")
-      ->check(CLI::IsMember({"prefill", "decode", "both", "router"}))
-      ->group("Workers");
-  verb.add_option(
-          "--peer", flags->peers,
-          "HOST:PORT, once for each: of decode and both, prefill workers to ask; of router, its workers")
-      ->group("Workers");
-  verb.add_option("--transfer", flags->transfer,
-                  "How keys and values come from prefill workers: tcp, or shm between processes of one host")
-      ->check(CLI::IsMember({"tcp", "shm"}))
-      ->capture_default_str()
-      ->group("Workers");
-  verb.add_option(
-          "--engine-iteration-timeout", flags->iteration_timeout_s,
-          "Seconds: an engine that has work and ends no step for longer is stalled. /health fails then, "
-          "and a router takes its requests elsewhere")
-      ->check(between(0.1, 86400))
-      ->capture_default_str()
-      ->group("Workers");
-  verb.add_option("--routing-policy", flags->routing_policy,
-                  "Of router. worker: decode workers decide which prompts they offload; dynamic: the router "
-                  "does, by the length of the prompt and the load of both pools")
-      ->check(CLI::IsMember({"worker", "dynamic"}))
-      ->capture_default_str()
-      ->group("Workers");
-  verb.add_option("--max-local-prefill-length", flags->max_local_prefill_length,
-                  "Of dynamic: prompts with more uncached tokens go to prefill workers (default: 4096)")
-      ->check(whole_at_least(0, int64_t{1} << 30))
-      ->group("Workers");
-  verb.add_option(
-          "--max-pool-utilization", flags->max_pool_utilization,
-          "Of dynamic: from this load on a pool is busy, until 3/4 of it (default: 0.8). A busy decode "
-          "pool hands prompts of 256 uncached tokens over; a busy prefill pool gets none")
-      ->check(between(0, 1))
-      ->group("Workers");
-  verb.add_flag(
-          "--planner", flags->planner,
-          "Of router: moves workers between prefill and decode as the load shifts; they must reach each "
-          "other at the router's addresses of them")
-      ->group("Workers");
-  verb.add_option("--adjustment-interval", flags->adjustment_interval_s,
-                  "Of --planner: seconds between two plans. A worker moves after three that agree")
-      ->check(between(0.05, 86400))
-      ->capture_default_str()
-      ->group("Workers");
-  verb.add_option("--ttft", flags->ttft_ms,
-                  "Of --planner: target in ms for the P95 of the time to the first token (default: none)")
-      ->check(between(0, 1e9))
-      ->group("Workers");
-  verb.add_option("--itl", flags->itl_ms,
-                  "Of --planner: target in ms for the P95 of the time between tokens (default: none)")
-      ->check(between(0, 1e9))
-      ->group("Workers");
-  verb.add_option(
-          "--ttft-slo-ms", flags->ttft_slo_ms,
-          "Target for the P95 of the time to first token, in ms. The server limits concurrent requests to "
-          "meet it and answers 429 beyond (default: off)")
-      ->check(between(0.001, 1e9));
-  add_engine_flags(verb, flags->engine);
+  add_serve_flags(verb, *flags);
   verb.callback([flags, &exit_code] { exit_code = serve_model(*flags); });
 }
 

@@ -30,7 +30,15 @@ constexpr unsigned kGpmTensorUtil  = 5;
 constexpr unsigned kGpmDramUtil    = 10;
 
 struct NvmlMemory {
-  unsigned long long total, free, used;
+  unsigned long long total, free, used;  // used: with what the driver reserves
+};
+struct NvmlMemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+constexpr unsigned kMemoryVersion = sizeof(NvmlMemoryV2) | 2u << 24;
+struct NvmlUtilization {
+  unsigned gpu, memory;  // percent
 };
 struct NvmlProcess {
   unsigned pid;
@@ -91,7 +99,10 @@ struct Library {
   int (*by_uuid)(const char*, void**)              = nullptr;
   int (*name)(void*, char*, unsigned)              = nullptr;
   int (*uuid)(void*, char*, unsigned)              = nullptr;
+  int (*index)(void*, unsigned*)                   = nullptr;
   int (*memory)(void*, NvmlMemory*)                = nullptr;
+  int (*memory_v2)(void*, NvmlMemoryV2*)           = nullptr;
+  int (*utilization)(void*, NvmlUtilization*)      = nullptr;
   int (*clock)(void*, int, unsigned*)              = nullptr;
   int (*power)(void*, unsigned*)                   = nullptr;  // milliwatts
   int (*power_limit)(void*, unsigned*)             = nullptr;
@@ -132,7 +143,10 @@ Library open_library() {
   find(nvml.by_uuid, "nvmlDeviceGetHandleByUUID");
   find(nvml.name, "nvmlDeviceGetName");
   find(nvml.uuid, "nvmlDeviceGetUUID");
+  find(nvml.index, "nvmlDeviceGetIndex");
   find(nvml.memory, "nvmlDeviceGetMemoryInfo");
+  find(nvml.memory_v2, "nvmlDeviceGetMemoryInfo_v2");
+  find(nvml.utilization, "nvmlDeviceGetUtilizationRates");
   find(nvml.clock, "nvmlDeviceGetClockInfo");
   find(nvml.power, "nvmlDeviceGetPowerUsage");
   find(nvml.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
@@ -157,9 +171,9 @@ Library open_library() {
   return nvml;
 }
 
-// Opened at the first use and never closed: a shutdown at exit would race with other threads' calls.
+// Opened at the first use and never closed nor destroyed: that would race at exit with other threads' calls.
 const Library& library() {
-  static const Library nvml = open_library();
+  static const Library& nvml = *new Library(open_library());
   return nvml;
 }
 
@@ -224,10 +238,29 @@ bool is_power_capped(uint64_t reasons) { return (reasons & kSwPowerCap) != 0; }
 std::string NvmlGpu::name() const { return text_of(library().name, handle_); }
 std::string NvmlGpu::uuid() const { return text_of(library().uuid, handle_); }
 
-std::optional<int64_t> NvmlGpu::memory_bytes() const {
-  const std::optional<NvmlMemory> memory = ask(library().memory, handle_);
+std::optional<int> NvmlGpu::index() const { return whole(ask(library().index, handle_)); }
+
+std::optional<GpuMemory> NvmlGpu::memory() const {
+  const Library& nvml = library();
+  const auto bytes    = [](unsigned long long value) { return static_cast<int64_t>(value); };
+  if (NvmlMemoryV2 memory{.version = kMemoryVersion};
+      nvml.memory_v2 && nvml.memory_v2(handle_, &memory) == kSuccess)
+    return GpuMemory{bytes(memory.total), bytes(memory.free), bytes(memory.used)};
+  const std::optional<NvmlMemory> memory = ask(nvml.memory, handle_);
   if (!memory) return std::nullopt;
-  return static_cast<int64_t>(memory->total);
+  return GpuMemory{bytes(memory->total), bytes(memory->free), bytes(memory->used)};
+}
+
+std::optional<int64_t> NvmlGpu::memory_bytes() const {
+  const std::optional<GpuMemory> memory = this->memory();
+  if (!memory) return std::nullopt;
+  return memory->total_bytes;
+}
+
+std::optional<GpuActivity> NvmlGpu::activity() const {
+  const std::optional<NvmlUtilization> percent = ask(library().utilization, handle_);
+  if (!percent) return std::nullopt;
+  return GpuActivity{.kernels = percent->gpu / 100., .memory = percent->memory / 100.};
 }
 
 std::optional<double> NvmlGpu::power_limit_w() const {

@@ -30,6 +30,18 @@ bool is_throttled(uint64_t reasons);
 // The GPU is at its power limit: normal for large tensor-core work.
 bool is_power_capped(uint64_t reasons);
 
+struct GpuMemory {
+  // used: without what the driver reserves, where it says so (driver 510 and later). Then the sum of free and
+  // used is below the total.
+  int64_t total_bytes = 0, free_bytes = 0, used_bytes = 0;
+};
+
+// Shares, in [0, 1], of the driver's last sample period (1/6 to 1 s) in which at least one kernel ran, and in
+// which the GPU's memory was read or written. 1 does not mean that the GPU could do no more.
+struct GpuActivity {
+  double kernels = 0, memory = 0;
+};
+
 struct GpuProcess {
   int64_t pid = 0;                      // in the driver's namespace, not a container's
   std::optional<int64_t> memory_bytes;  // on the GPU
@@ -44,7 +56,10 @@ class NvmlGpu {
  public:
   std::string name() const;
   std::string uuid() const;
-  std::optional<int64_t> memory_bytes() const;
+  std::optional<int> index() const;             // NVML's, which is nvidia-smi's; not CUDA's
+  std::optional<int64_t> memory_bytes() const;  // in all
+  std::optional<GpuMemory> memory() const;
+  std::optional<GpuActivity> activity() const;
   std::optional<double> power_limit_w() const;
   std::optional<int> pcie_generation() const, pcie_lanes() const;  // the maximum of card and slot
 

@@ -48,6 +48,17 @@ TEST(Nvml, AnswersOrSaysWhyNot) {
     EXPECT_LT(sensors.sm_clock_hz.value_or(1e9), 1e10);
     EXPECT_LT(sensors.power_w.value_or(100), 5000);
     EXPECT_GT(gpu.memory_bytes().value_or(1 << 30), 1 << 20);
+    EXPECT_GE(gpu.index().value_or(0), 0);
+    if (const auto memory = gpu.memory()) {
+      EXPECT_GE(memory->used_bytes, 0);
+      EXPECT_GE(memory->free_bytes, 0);
+      EXPECT_LE(memory->used_bytes + memory->free_bytes, memory->total_bytes);
+    }
+    if (const auto activity = gpu.activity())
+      for (const double share : {activity->kernels, activity->memory}) {
+        EXPECT_GE(share, 0);
+        EXPECT_LE(share, 1);
+      }
     if (const auto first = gpu.nvlink_traffic()) {  // counters that only grow
       const auto second = gpu.nvlink_traffic();
       ASSERT_TRUE(second);

@@ -18,6 +18,7 @@
 #include "http/http.h"
 #include "model/checkpoint.h"
 #include "serve/generation_options.h"
+#include "serve/gpu_monitor.h"
 #include "serve/metrics.h"
 
 namespace fathom::serve {
@@ -34,6 +35,7 @@ struct ApiModel {
   // Makes constraints for response_format and forced tool calls. An error is the client's fault.
   std::function<Result<std::unique_ptr<engine::Constraint>>(const ConstraintRequest&)> constraint;
   ServeMetrics* metrics = nullptr;  // may be null
+  GpuMonitor* gpus      = nullptr;  // null: /metrics has no GPU
   // An engine that has work and ended no step for longer fails /health.
   std::chrono::milliseconds iteration_timeout{60'000};
   // Answers the routes of workers; null: this process works for no other.

@@ -1,8 +1,6 @@
 #include "serve/metrics.h"
 
 #include <fmt/format.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <mutex>
@@ -11,18 +9,15 @@
 #include <vector>
 
 #include "core/expect.h"
+#include "serve/device_series.h"
+#include "serve/exposition.h"
 #include "serve/histogram.h"
+#include "serve/process_series.h"
 
 namespace fathom::serve {
 namespace {
 
 using engine::GeneratorStats;
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-
-using Label  = ClientMetric::Label;
-using Labels = std::vector<Label>;
 
 // vLLM's bucket bounds, and finer ones below 10 ms and below vLLM's first bound.
 constexpr double kFirstTokenBounds[] = {.0001, .0002, .0005, .001, .0015, .002, .003, .004, .005, .0075,
@@ -98,99 +93,7 @@ struct Counts {
   int64_t disconnects = 0;
 };
 
-// A metric's own name, and vLLM's where it has one. Names of counters lack "_total".
-struct Names {
-  std::string_view own, vllm = {};
-};
-
-// Collects the metric families of one export.
-class Exposition {
- public:
-  explicit Exposition(Labels common) : common_(std::move(common)) {}
-
-  void gauge(const Names& names, std::string_view help, double value) {
-    add(names, "", help, MetricType::Gauge, {metric({}, value)});
-  }
-  // One series for each value of `label`.
-  template <class Number>
-  void gauges(const Names& names, std::string_view help, const char* label,
-              std::span<const std::pair<std::string, Number>> values) {
-    add(names, "", help, MetricType::Gauge, metrics(label, values));
-  }
-  void info(const Names& names, std::string_view help, Labels labels) {
-    add(names, "", help, MetricType::Gauge, {metric(std::move(labels), 1)});
-  }
-  template <class Number>
-  void counter(const Names& names, std::string_view help, Number value) {
-    add(names, "_total", help, MetricType::Counter, {metric({}, static_cast<double>(value))});
-  }
-  template <class Number>
-  void counters(const Names& names, std::string_view help, const char* label,
-                std::span<const std::pair<std::string, Number>> values) {
-    add(names, "_total", help, MetricType::Counter, metrics(label, values));
-  }
-  void responses(const Counts& counts) {
-    std::vector<ClientMetric> metrics;
-    for (size_t route = 0; route < counts.responses.size(); ++route)
-      for (size_t status = 0; status < std::size(kStatuses); ++status)
-        if (const int64_t count = counts.responses[route][status]; count > 0)
-          metrics.push_back(
-              metric({{"route", std::string(kRouteNames[route])}, {"status", std::string(kStatuses[status])}},
-                     static_cast<double>(count)));
-    add({"fathom_http_responses"}, "_total", "Answers whose head was sent, by path and class of status.",
-        MetricType::Counter, std::move(metrics));
-  }
-  void histogram(const Names& names, std::string_view help, const Histogram& histogram) {
-    add(names, "", help, MetricType::Histogram, {metric({}, histogram)});
-  }
-  void abandoned(const Counts& counts) {
-    add({"fathom_request_abandoned_seconds"}, "",
-        "From arrival to the end of requests that ended before their first token, by where they were.",
-        MetricType::Histogram,
-        {metric({{"phase", "queue"}}, counts.abandoned_in_queue),
-         metric({{"phase", "prefill"}}, counts.abandoned_in_prefill)});
-  }
-
-  std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
-
- private:
-  Labels labels(Labels more) const {
-    more.insert(more.begin(), common_.begin(), common_.end());
-    return more;
-  }
-  ClientMetric metric(Labels more, double value) const {
-    ClientMetric metric;
-    metric.label         = labels(std::move(more));
-    metric.counter.value = metric.gauge.value = value;  // the family's type selects one of the two
-    return metric;
-  }
-  template <class Number>
-  std::vector<ClientMetric> metrics(const char* label,
-                                    std::span<const std::pair<std::string, Number>> values) const {
-    std::vector<ClientMetric> metrics;
-    for (const auto& [of, value] : values)
-      metrics.push_back(metric({{label, of}}, static_cast<double>(value)));
-    return metrics;
-  }
-  ClientMetric metric(Labels more, const Histogram& histogram) const {
-    ClientMetric metric;
-    metric.label     = labels(std::move(more));
-    metric.histogram = histogram.exported();
-    return metric;
-  }
-  void add(const Names& names, std::string_view suffix, std::string_view help, MetricType type,
-           std::vector<ClientMetric> metrics) {
-    if (!names.vllm.empty())
-      families_.push_back({fmt::format("{}{}", names.vllm, suffix), std::string(help), type, metrics});
-    families_.push_back(
-        {fmt::format("{}{}", names.own, suffix), std::string(help), type, std::move(metrics)});
-  }
-
-  Labels common_;
-  std::vector<MetricFamily> families_;
-};
-
-using Series = std::vector<std::pair<std::string, int64_t>>;
+using Counted = std::vector<std::pair<std::string, int64_t>>;
 
 void add_requests(const GeneratorStats& stats, Exposition& to) {
   to.gauge({"fathom_requests_running", "vllm:num_requests_running"}, "Requests in the running batch.",
@@ -199,12 +102,12 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
            static_cast<double>(stats.waiting));
   // In vLLM a queued request may also wait for a transfer or a grammar. Here both are done before it is
   // queued.
-  const Series waiting = {{"capacity", stats.waiting}, {"deferred", 0}};
+  const Counted waiting = {{"capacity", stats.waiting}, {"deferred", 0}};
   to.gauges<int64_t>({"fathom_requests_waiting_by_reason", "vllm:num_requests_waiting_by_reason"},
                      "The same, by what they wait for.", "reason", waiting);
   to.gauge({"fathom_waiting_tokens"}, "Prompt tokens of the requests in the queue.",
            static_cast<double>(stats.waiting_tokens));
-  Series finished;
+  Counted finished;
   for (int reason = 0; reason < engine::kFinishReasons; ++reason)
     finished.emplace_back(engine::name_of(static_cast<engine::FinishReason>(reason)),
                           stats.finished[static_cast<size_t>(reason)]);
@@ -222,11 +125,11 @@ void add_requests(const GeneratorStats& stats, Exposition& to) {
 void add_tokens(const GeneratorStats& stats, Exposition& to) {
   // Hits cannot exceed the tokens of these prompts. Blocks from a prefill worker are hits too: they land in
   // the prefix cache before the request is queued.
-  const int64_t hits     = std::min(stats.prefix_hit_tokens, stats.prompt_tokens);
-  const int64_t received = std::min(stats.received_hit_tokens, hits);
-  const Series by_source = {{"local_compute", stats.prompt_tokens - hits},
-                            {"local_cache_hit", hits - received},
-                            {"external_kv_transfer", received}};
+  const int64_t hits      = std::min(stats.prefix_hit_tokens, stats.prompt_tokens);
+  const int64_t received  = std::min(stats.received_hit_tokens, hits);
+  const Counted by_source = {{"local_compute", stats.prompt_tokens - hits},
+                             {"local_cache_hit", hits - received},
+                             {"external_kv_transfer", received}};
   to.counter({"fathom_prompt_tokens", "vllm:prompt_tokens"}, "Tokens of prompts that were taken on.",
              stats.prompt_tokens);
   to.counters<int64_t>({"fathom_prompt_tokens_by_source", "vllm:prompt_tokens_by_source"},
@@ -243,7 +146,7 @@ void add_tokens(const GeneratorStats& stats, Exposition& to) {
 
 // With --enable-eplb. vLLM logs the balancedness and exports no series of EPLB.
 void add_eplb(const engine::EplbStats& eplb, Exposition& to) {
-  const Series plans = {{"taken", eplb.plans_taken}, {"refused", eplb.plans_refused}};
+  const Counted plans = {{"taken", eplb.plans_taken}, {"refused", eplb.plans_refused}};
   to.counters<int64_t>({"fathom_eplb_plans"},
                        "Placements of a layer's experts that were planned; refused: it would not have paid.",
                        "outcome", plans);
@@ -282,9 +185,9 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
     by_setting[i] = {std::string(engine::kSettingNames[i]), stats.setting_s[i]};
   to.counters<double>({"fathom_setting_seconds"}, "Time of steps under each setting of --adaptive.",
                       "setting", by_setting);
-  const Series memory = {{"weights", stats.memory.weights},
-                         {"kv_cache", stats.memory.kv_cache},
-                         {"workspace", stats.memory.workspace}};
+  const Counted memory = {{"weights", stats.memory.weights},
+                          {"kv_cache", stats.memory.kv_cache},
+                          {"workspace", stats.memory.workspace}};
   to.gauges<int64_t>({"fathom_memory_bytes"},
                      "Memory that the engine keeps: of the GPU where it runs on one, else of the host.", "of",
                      memory);
@@ -304,7 +207,7 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
              stats.drafted_tokens);
   to.counter({"fathom_accepted_tokens", "vllm:spec_decode_num_accepted_tokens"},
              "Drafted tokens that were right.", stats.accepted_tokens);
-  Series at;
+  Counted at;
   for (const int64_t accepted : stats.accepted_at) at.emplace_back(std::to_string(at.size()), accepted);
   to.counters<int64_t>({"fathom_accepted_tokens_per_pos", "vllm:spec_decode_num_accepted_tokens_per_pos"},
                        "The same, by their place in the draft.", "position", at);
@@ -331,7 +234,7 @@ void add_router(const RouterStats& stats, Exposition& to) {
              stats.ejections);
   to.counter({"fathom_router_role_changes"}, "Workers that the planner moved between prefill and decode.",
              stats.role_changes);
-  Series moves, decisions;
+  Counted moves, decisions;
   for (size_t i = 0; i < kMoveCauses.size(); ++i) moves.emplace_back(kMoveCauses[i], stats.moves[i]);
   to.counters<int64_t>({"fathom_router_moves"}, "Requests that left their worker, by why.", "cause", moves);
   for (size_t i = 0; i < stats.decisions.size(); ++i)
@@ -339,7 +242,7 @@ void add_router(const RouterStats& stats, Exposition& to) {
   to.counters<int64_t>({"fathom_router_decisions"},
                        "Where prompts are computed, and why, by --routing-policy dynamic.", "decision",
                        decisions);
-  Series usable;
+  Counted usable;
   std::vector<std::pair<std::string, double>> utilization;
   for (const RouterStats::Worker& worker : stats.workers) {
     usable.emplace_back(worker.address,
@@ -360,6 +263,17 @@ void add_slo(const SloStats& stats, Exposition& to) {
   to.counter({"fathom_slo_refused"}, "Requests beyond the limit.", stats.refused);
 }
 
+void add_responses(const Counts& counts, Exposition& to) {
+  std::vector<Series> series;
+  for (size_t route = 0; route < counts.responses.size(); ++route)
+    for (size_t status = 0; status < std::size(kStatuses); ++status)
+      if (const int64_t count = counts.responses[route][status]; count > 0)
+        series.push_back(
+            {{{"route", std::string(kRouteNames[route])}, {"status", std::string(kStatuses[status])}},
+             static_cast<double>(count)});
+  to.counters({"fathom_http_responses"}, "Answers whose head was sent, by path and class of status.", series);
+}
+
 void add_histograms(const Counts& counts, Exposition& to) {
   to.histogram({"fathom_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"},
                "From arrival to the first token.", counts.first_token);
@@ -378,7 +292,11 @@ void add_histograms(const Counts& counts, Exposition& to) {
                "From first scheduled to the first token.", counts.prefill);
   to.histogram({"fathom_request_decode_seconds", "vllm:request_decode_time_seconds"},
                "From the first token to the end.", counts.decode);
-  to.abandoned(counts);
+  to.histograms(
+      {"fathom_request_abandoned_seconds"},
+      "From arrival to the end of requests that ended before their first token, by where they were.",
+      {{{{"phase", "queue"}}, &counts.abandoned_in_queue},
+       {{{"phase", "prefill"}}, &counts.abandoned_in_prefill}});
 
   to.histogram({"fathom_request_prompt_tokens", "vllm:request_prompt_tokens"}, "Tokens of a prompt.",
                counts.prompt_tokens);
@@ -409,25 +327,16 @@ void TokenGaps::arrived(engine::TimePoint now) {
 
 struct ServeMetrics::State {
   Model model;
-  std::function<http::ServerStats()> http;
-  std::function<RouterStats()> router;
-  std::function<SloStats()> slo;
+  Sources sources;
   double started_s;  // since 1970
   mutable std::mutex mutex;
   Counts counts;
 };
 
-ServeMetrics::ServeMetrics(Model model, std::function<http::ServerStats()> http,
-                           std::function<RouterStats()> router, std::function<SloStats()> slo) {
+ServeMetrics::ServeMetrics(Model model, Sources sources) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t max_context               = model.max_context;
-  state_.reset(new State{std::move(model),
-                         std::move(http),
-                         std::move(router),
-                         std::move(slo),
-                         now.count(),
-                         {},
-                         Counts(max_context)});
+  state_.reset(new State{std::move(model), std::move(sources), now.count(), {}, Counts(max_context)});
 }
 
 ServeMetrics::~ServeMetrics() = default;
@@ -480,7 +389,7 @@ std::optional<double> ServeMetrics::median_time_to_first_token_s() const {
   return state_->counts.first_token.median();
 }
 
-std::string ServeMetrics::text(const GeneratorStats& stats) const {
+std::string ServeMetrics::text(const GeneratorStats& stats, const GpuMonitor::Scrape* gpus) const {
   const Counts counts = [&] {
     const std::lock_guard lock(state_->mutex);
     return state_->counts;
@@ -491,11 +400,14 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   add_engine(stats, exposition);
   add_cache(stats, state_->model, exposition);
   add_histograms(counts, exposition);
-  if (state_->router) add_router(state_->router(), exposition);
-  if (state_->slo) add_slo(state_->slo(), exposition);
-  exposition.responses(counts);
-  if (state_->http) {
-    const http::ServerStats http = state_->http();
+  const Sources& sources = state_->sources;
+  if (sources.router) add_router(sources.router(), exposition);
+  if (sources.slo) add_slo(sources.slo(), exposition);
+  add_device_series(gpus, sources.cpu_energy ? sources.cpu_energy() : std::vector<machine::CpuEnergy>(),
+                    exposition);
+  add_responses(counts, exposition);
+  if (sources.http) {
+    const http::ServerStats http = sources.http();
     exposition.gauge({"fathom_http_connections"}, "Connections open.", static_cast<double>(http.connections));
     exposition.counter({"fathom_http_connections_accepted"}, "Connections so far.", http.accepted);
     exposition.counter({"fathom_http_connections_refused"}, "Connections beyond the limit.", http.refused);
@@ -504,7 +416,7 @@ std::string ServeMetrics::text(const GeneratorStats& stats) const {
   }
   exposition.counter({"fathom_client_disconnects"}, "Clients that left before their answer was whole.",
                      counts.disconnects);
-  exposition.gauge({"process_start_time_seconds"}, "Start of the server, since 1970.", state_->started_s);
+  add_process_series(state_->started_s, exposition);
   return exposition.text();
 }
 

@@ -1,6 +1,6 @@
 // Prometheus metrics (text format 0.0.4), under our names, `fathom_...`, and again under vLLM's where it has
-// one (https://docs.vllm.ai, "Production Metrics"), so that dashboards and autoscalers for vLLM work. Times
-// are in seconds, memory in pages, prefixes in tokens.
+// one (https://docs.vllm.ai, "Production Metrics"), so that dashboards and autoscalers for vLLM work; of GPUs
+// under the DCGM exporter's (device_series.h). Times are in seconds, memory in pages, prefixes in tokens.
 #pragma once
 
 #include <array>
@@ -11,9 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/generator.h"
 #include "http/server.h"
+#include "machine/rapl.h"
+#include "serve/gpu_monitor.h"
 #include "serve/router_stats.h"
 #include "serve/slo_admission.h"
 
@@ -68,10 +72,16 @@ class ServeMetrics {
     bool shares_prefixes = false;
   };
 
-  // These are called for each export; without `http` there are no metrics of connections, without `router`
-  // none of a router, without `slo` none of SLO-driven admission.
-  explicit ServeMetrics(Model model, std::function<http::ServerStats()> http = {},
-                        std::function<RouterStats()> router = {}, std::function<SloStats()> slo = {});
+  // Called for each export; what is null exports nothing.
+  struct Sources {
+    std::function<http::ServerStats()> http                     = {};  // connections
+    std::function<RouterStats()> router                         = {};
+    std::function<SloStats()> slo                               = {};  // SLO-driven admission
+    std::function<std::vector<machine::CpuEnergy>()> cpu_energy = {};
+  };
+
+  explicit ServeMetrics(Model model) : ServeMetrics(std::move(model), Sources()) {}
+  ServeMetrics(Model model, Sources sources);
   ~ServeMetrics();
 
   void finished(const FinishedRequest& request);
@@ -87,8 +97,8 @@ class ServeMetrics {
   std::optional<double> median_time_to_first_token_s() const;
 
   // The whole export, for GET /metrics. The engine's counters come from `stats`, which must count a prompt's
-  // tokens, queries and hits in one step and once for each admission.
-  std::string text(const engine::GeneratorStats& stats) const;
+  // tokens, queries and hits in one step and once for each admission. `gpus`: null where none are watched.
+  std::string text(const engine::GeneratorStats& stats, const GpuMonitor::Scrape* gpus = nullptr) const;
 
   static constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
 

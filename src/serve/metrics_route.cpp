@@ -16,8 +16,12 @@ using Json = nlohmann::ordered_json;
 void metrics(const RequestContext& context) {
   if (!context.model->metrics)
     return context.refuse({.status = 404, .type = "NotFoundError", .message = "this server counts nothing"});
-  context.exchange->respond(200, {{"Content-Type", std::string(ServeMetrics::kContentType)}},
-                            context.model->metrics->text(context.model->generator.stats()));
+  const auto respond = [exchange = context.exchange, model = context.model](const GpuMonitor::Scrape* gpus) {
+    exchange->respond(200, {{"Content-Type", std::string(ServeMetrics::kContentType)}},
+                      model->metrics->text(model->generator.stats(), gpus));
+  };
+  if (!context.model->gpus) return respond(nullptr);
+  context.model->gpus->scrape([respond](const GpuMonitor::Scrape& gpus) { respond(&gpus); });
 }
 
 void stats(const RequestContext& context) {

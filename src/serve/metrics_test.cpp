@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <random>
@@ -192,7 +193,7 @@ TEST(ServeMetrics, EveryScrapeSeesAllOfARequestOrNothing) {
 
 TEST(ServeMetrics, ConnectionsAreThoseOfTheServerAtThisMoment) {
   http::ServerStats http{.connections = 3, .accepted = 10, .refused = 2, .dropped_stalled = 1};
-  ServeMetrics metrics(tiny(), [&] { return http; });
+  ServeMetrics metrics(tiny(), {.http = [&] { return http; }});
   EXPECT_EQ(Scrape(metrics.text({})).at(with("fathom_http_connections")), 3);
   http.connections = 1;
   const Scrape scrape(metrics.text({}));
@@ -456,6 +457,23 @@ TEST(ServeMetrics, AnUncountedRouterHasNoSeries) {
 
 TEST(ServeMetrics, NoPagesAreNoNan) {
   EXPECT_EQ(Scrape(ServeMetrics(tiny()).text({})).at(with("vllm:kv_cache_usage_perc")), 0);
+}
+
+TEST(ServeMetrics, TellsOfTheProcess) {
+  const ServeMetrics metrics(tiny());
+  const Scrape before(metrics.text({}));
+  std::vector<char> touched(64 << 20, 1);
+  const std::ifstream open("/proc/self/stat");
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  while (std::chrono::steady_clock::now() < until) touched[touched[0]] = 1;
+  const Scrape after(metrics.text({}));
+  const auto grown = [&](const char* name) { return after.at(with(name)) - before.at(with(name)); };
+  EXPECT_GE(grown("process_resident_memory_bytes"), 60 << 20);
+  EXPECT_GE(grown("process_virtual_memory_bytes"), 64 << 20);
+  EXPECT_EQ(grown("process_open_fds"), 1);
+  EXPECT_GT(grown("process_cpu_seconds_total"), 0);
+  EXPECT_LT(grown("process_cpu_seconds_total"), 60);
+  EXPECT_GE(after.at(with("process_max_fds")), after.at(with("process_open_fds")));
 }
 
 TEST(ServeMetrics, CountersOnlyGrow) {

@@ -315,6 +315,12 @@ class Hosts(Launched):
         self.assertEqual(result.returncode, 0, result.stderr)
         record = json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
         self.assertEqual((record["ranks"], [row["wrong"] for row in record["results"]]), (16, [0]))
+        result = self.launch(*self.everywhere(), "--", "bench", "collectives", "--fabric", "--nvlink", "2",
+                             "--json=fabric.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        fabric = json.loads(pathlib.Path(self.folder.name, "fabric.json").read_text())
+        self.assertEqual({(pair["a"], pair["b"]) for pair in fabric["pairs"] if pair["kind"] == "same NVLink domain"},
+                         {(0, 1), (2, 3)})
 
     def test_a_cut_link_ends_the_ranks_on_both_sides(self):
         launch, ranks = self.started(4, *self.everywhere(), env={"FATHOM_GROUP_TIMEOUT": "300"})
@@ -327,6 +333,20 @@ class Hosts(Launched):
                       "there is taken as ended", errors)
         self.none_left(30)  # beyond the cut, too: nobody could tell that rank
 
+    def test_a_slow_link_is_named(self):
+        self.spaces.slow_down(2, "50mbit")
+        result = self.launch(*self.everywhere(), "--", "bench", "collectives", "--fabric", "--json=out.json", timeout=120)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        fabric = json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
+        self.assertEqual(fabric["hosts"], self.spaces.addresses)
+        slow = {(pair["a"], pair["b"]) for pair in fabric["pairs"] if pair["slow"]}
+        self.assertGreaterEqual(slow, {(0, 2), (1, 2), (2, 3)})
+        if len(slow) == 3:  # a busy machine may slow another pair down
+            self.assertEqual(fabric["slow_in_common"], f"rank 2 on {self.spaces.addresses[2]}")
+        self.assertTrue(all(pair["wrong"] == 0 and pair["kind"] == "network" for pair in fabric["pairs"]))
+        for pair in fabric["pairs"]:
+            if 2 in (pair["a"], pair["b"]):
+                self.assertLess(pair["a_to_b_bytes_per_s"], 50e6 / 8 * 1.2)
 
 
 if __name__ == "__main__":

@@ -178,6 +178,18 @@ class Launch(unittest.TestCase):
         self.assertEqual(result.returncode, 4, result.stderr)
         self.assertRegex(result.stderr, r"needs_(gpus\(1\)|feature\(rdma\)): --nets-per-gpu 2 cannot be had on")
 
+    def test_pairs_of_ranks_are_timed_one_by_one(self):
+        result = self.launch("--ranks", "3", "--", "bench", "collectives", "--fabric", "--num-iters", "5", "--json=out.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        fabric = json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
+        self.assertEqual(fabric["schema"], "fathom.fabric/1")
+        self.assertEqual([(pair["a"], pair["b"]) for pair in fabric["pairs"]], [(0, 1), (0, 2), (1, 2)])
+        self.assertEqual({pair["kind"] for pair in fabric["pairs"]}, {"same host"})
+        self.assertTrue(all(pair["wrong"] == 0 and pair["latency_s"] > 0 for pair in fabric["pairs"]))
+        text = self.launch("--ranks", "3", "--", "bench", "collectives", "--fabric", "--num-iters", "5").stdout
+        self.assertIn("latency, us", text)
+        self.assertIn("same host, 3 pairs: slowest by latency ranks", text)
+
 
 if __name__ == "__main__":
     unittest.main()

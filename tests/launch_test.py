@@ -1,4 +1,4 @@
-"""Ranks as processes: `fathom launch` starts, names, ends and outlives none of them.
+"""Ranks as processes of this host: `fathom launch` starts, names, ends and outlives none of them.
 
 usage: launch_test.py FATHOM
 """
@@ -133,12 +133,62 @@ class Launch(unittest.TestCase):
         self.assertEqual(wrong.returncode, 5)
         self.assertIn("FATHOM_GROUP_TIMEOUT=soon", wrong.stderr)
 
-    def test_what_is_not_built_says_so(self):
-        result = self.launch("--ranks", "2", "--hosts", "localhost,elsewhere", "--", "bench", "collectives")
-        self.assertEqual(result.returncode, 5)
-        self.assertIn("--hosts elsewhere: ranks on other hosts are not built yet", result.stderr)
-        for args in (["--ranks", "0", "--", "list"], ["--ranks", "2"], ["--", "launch", "--", "list"]):
-            self.assertEqual(self.launch(*args).returncode, 5, args)
+    def test_what_is_mistyped_says_so(self):
+        for args in (["--ranks", "0", "--", "list"], ["--ranks", "2"], ["--", "launch", "--", "list"],
+                     ["--wdir", "/no/such/folder", "--", "list"]):
+            result = self.launch(*args)
+            self.assertEqual(result.returncode, 5, args)
+            self.assertIn("fathom launch: ", result.stderr)
+
+    def test_nccl_profiles_are_printed_for_a_shell(self):
+        every = self.launch("--print")
+        self.assertEqual(every.returncode, 0, every.stderr)
+        for name in ("hopper", "b200x8", "nvl72"):
+            self.assertIn(f"# NCCL profile {name}: ", every.stdout)
+        one = self.launch("--nccl-profile", "b200x8", "--print").stdout
+        self.assertIn("# source: ", one)
+        self.assertIn("# needs: 8 x B200", one)
+        shell = subprocess.run(["sh", "-euc", 'eval "$1"; echo "$NCCL_ALGO $NCCL_IB_QPS_PER_CONNECTION"', "sh", one],
+                               capture_output=True, text=True)
+        self.assertEqual(shell.stdout, "Ring,Tree 4\n", shell.stderr)
+
+    def test_an_nccl_profile_is_checked_and_refused_by_type(self):
+        refused = self.launch("--nccl-profile", "hopper", "--", "bench", "collectives")
+        if refused.returncode != 4:
+            self.skipTest("this host has two H100s or H200s")
+        self.assertIn("needs_gpus(2 x H100 or H200): NCCL profile hopper is for", refused.stderr)
+        self.assertIn("no NCCL profile 'b200'", self.launch("--nccl-profile", "b200", "--", "list").stderr)
+        mine = pathlib.Path(self.folder.name, "mine.conf")
+        for line, said in (("NCCL_ALGOS=Ring", "mine.conf, line 2: NCCL's user guide has no variable 'NCCL_ALGOS'; did you mean "
+                            "'NCCL_ALGO'?"),
+                           ("NCCL_MIN_CTAS=0", "line 2: NCCL_MIN_CTAS=0: NCCL would not take it; a whole number from 1 to 64")):
+            mine.write_text(f"# mine\n{line}\n")
+            result = self.launch("--nccl-profile", "./mine.conf", "--", "list")
+            self.assertEqual(result.returncode, 5)
+            self.assertIn(said, result.stderr)
+        mine.write_text("NCCL_MIN_CTAS=8\n")
+        said = self.launch("--nccl-profile", "./mine.conf", "--ranks", "1", "--", "serve", "--help", env={"NCCL_MIN_CTAS": "4"})
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("sets nothing; the environment's NCCL_MIN_CTAS=4 stays", said.stderr)
+
+    def test_nics_are_refused_by_type_where_there_are_none(self):
+        if pathlib.Path("/sys/class/infiniband").exists():
+            self.skipTest("this host has NICs for RDMA")
+        result = self.launch("--ranks", "1", "--nets-per-gpu", "2", "--", "list")
+        self.assertEqual(result.returncode, 4, result.stderr)
+        self.assertRegex(result.stderr, r"needs_(gpus\(1\)|feature\(rdma\)): --nets-per-gpu 2 cannot be had on")
+
+    def test_pairs_of_ranks_are_timed_one_by_one(self):
+        result = self.launch("--ranks", "3", "--", "bench", "collectives", "--fabric", "--num-iters", "5", "--json=out.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        fabric = json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
+        self.assertEqual(fabric["schema"], "fathom.fabric/1")
+        self.assertEqual([(pair["a"], pair["b"]) for pair in fabric["pairs"]], [(0, 1), (0, 2), (1, 2)])
+        self.assertEqual({pair["kind"] for pair in fabric["pairs"]}, {"same host"})
+        self.assertTrue(all(pair["wrong"] == 0 and pair["latency_s"] > 0 for pair in fabric["pairs"]))
+        text = self.launch("--ranks", "3", "--", "bench", "collectives", "--fabric", "--num-iters", "5").stdout
+        self.assertIn("latency, us", text)
+        self.assertIn("same host, 3 pairs: slowest by latency ranks", text)
 
 
 if __name__ == "__main__":

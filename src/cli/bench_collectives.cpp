@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench_flags.h"
+#include "cli/fabric_report.h"
 #include "cli/number_check.h"
 #include "cli/output_flags.h"
 #include "cli/usage_error.h"
@@ -34,7 +35,8 @@ constexpr Operation kBenched[] = {Operation::all_reduce, Operation::all_gather, 
 struct CollectiveFlags {
   std::vector<std::string> operations = {"all_reduce", "all_to_all"};
   int64_t min_bytes = 64, max_bytes = 16 << 20, factor = 16, iterations = 50, warmup = 5;
-  int ranks = 2;
+  int ranks = 2, nvlink = 0;
+  bool fabric = false;
   OutputFlags outputs;
 };
 
@@ -231,19 +233,38 @@ int report_collectives(const CollectiveFlags& flags, const std::vector<Collectiv
   return right ? kExitOk : kExitWrongOutput;
 }
 
+int report_fabric(const CollectiveFlags& flags, const Fabric& fabric, const Group& group,
+                  const std::string& transport) {
+  if (group.rank() == 0) {
+    const auto table = [&] { return fabric_table(fabric); };
+    if (!write_outputs(flags.outputs, {[&] { return fabric_json(fabric, transport); }, table, table}))
+      fmt::print("{} ranks, {}; one pair at a time, {} round trips of 8 bytes and transfers of 4 MiB\n{}",
+                 group.size(), transport, flags.iterations, fabric_text(fabric));
+  }
+  const bool right =
+      std::all_of(fabric.pairs.begin(), fabric.pairs.end(), [](const auto& pair) { return pair.wrong == 0; });
+  return right ? kExitOk : kExitWrongOutput;
+}
+
+// On every rank.
+int bench_group(const CollectiveFlags& flags, Group& group, const std::string& transport) {
+  if (flags.fabric)
+    return report_fabric(flags, measure_fabric(group, static_cast<int>(flags.iterations), flags.nvlink),
+                         group, transport);
+  return report_collectives(flags, time_collectives(flags, group), group, transport);
+}
+
 int bench_collectives(const CollectiveFlags& flags) {
   const auto options    = value_or_usage_error(comm::group_options_from_environment());
   const auto rendezvous = value_or_usage_error(comm::rendezvous_from_environment());
-  if (rendezvous) {
-    const auto group = comm::join_tcp_group(*rendezvous, options);
-    return report_collectives(flags, time_collectives(flags, *group), *group, "processes over TCP");
-  }
+  if (rendezvous)
+    return bench_group(flags, *comm::join_tcp_group(*rendezvous, options), "processes over TCP");
   auto groups = comm::make_thread_groups(flags.ranks, options);
   std::vector<std::thread> others;
   for (size_t rank = 1; rank < groups.size(); ++rank)
     others.emplace_back([&, rank] {
       try {
-        time_collectives(flags, *groups[rank]);
+        bench_group(flags, *groups[rank], "threads");
       } catch (const comm::GroupError&) {  // rank 0 has it too
       }
       groups[rank].reset();
@@ -251,7 +272,7 @@ int bench_collectives(const CollectiveFlags& flags) {
   int exit_code = kExitCrash;
   std::string failure;
   try {
-    exit_code = report_collectives(flags, time_collectives(flags, *groups[0]), *groups[0], "threads");
+    exit_code = bench_group(flags, *groups[0], "threads");
   } catch (const std::exception& error) {
     failure = error.what();
   }
@@ -284,14 +305,21 @@ void add_bench_collectives(CLI::App& bench, int& exit_code) {
   verb.add_option("--ranks", flags->ranks, "Threads of this process, where `fathom launch` started no ranks")
       ->check(whole_between(1, 64))
       ->capture_default_str();
+  verb.add_flag("--fabric", flags->fabric,
+                "Instead: latency and bandwidth of every pair of ranks, the slow ones named");
+  verb.add_option("--nvlink", flags->nvlink,
+                  "With --fabric: so many ranks one after the other share an NVLink domain; 0: hosts only")
+      ->check(whole_between(0, 4096))
+      ->capture_default_str();
   add_output_flags(verb, flags->outputs);
   verb.footer(
       "    fathom bench collectives --ranks 4\n"
       "    fathom launch --ranks 4 -- bench collectives --op all_to_all\n"
+      "    fathom launch --hosts a:4,b:4 -- bench collectives --fabric\n"
       "bus: the bandwidth times the bytes that an ideal algorithm moves over a rank's link for each byte of\n"
       "its buffer, as nccl-tests counts: 2 (n - 1) / n of an all_reduce. FATHOM_GROUP_TIMEOUT: seconds that "
       "a\n"
-      "rank is waited for (30).");
+      "rank is waited for (30). Pairs of GPUs of a host: fathom doctor.");
   verb.callback([flags, &exit_code] { exit_code = bench_collectives(*flags); });
 }
 

@@ -30,6 +30,8 @@ struct ScheduledSequence {
   bool samples      = false;  // a token is sampled from the last row before the drafts, and from each draft's
   int64_t admission = 0;      // Sequence::admissions when it was scheduled
   std::vector<float> confidence = {};  // of the drafts (Draft::confidence)
+  // Its pages may hold keys and values that rows of sequences before it in this step write.
+  bool reads_rows_of_step = false;
 };
 
 struct SchedulerOutput {

@@ -140,4 +140,27 @@ class ExpertsThatMove(Served):
         self.server.said("EPLB step 5: avg_tokens=")
 
 
+class Choices(Served):
+    def test_choices_compute_their_prompt_once(self):
+        n, block = 4, 16
+
+        def counted():
+            """Prompt tokens computed as the metrics say, and rows of all steps."""
+            self.server.seconds_until_idle()
+            metrics = self.server.metrics()
+            (hits,), (prompts,), (rows,) = (metrics[name].values() for name in (
+                "vllm:prefix_cache_hits_total", "vllm:prompt_tokens_total", "fathom_step_rows_total"))
+            return prompts - hits, rows
+        for length in (5, 47, 48, 49, 600):  # of the text, in words
+            computed, rows = counted()
+            text = f"{length} texts: " + " ".join(str(i * i % 97) for i in range(length))
+            reply = self.server.ask(CHAT, **greedy(text, n=n, max_tokens=8))
+            self.assertEqual(len({str(choice["message"]) for choice in reply["choices"]}), 1)
+            prompt, answers = reply["usage"]["prompt_tokens"], reply["usage"]["completion_tokens"]
+            now_computed, now_rows = counted()
+            self.assertLessEqual(now_computed - computed, prompt + (n - 1) * block, f"a prompt of {prompt} tokens")
+            # The first token of an answer comes with the prompt.
+            self.assertEqual(now_rows - rows, now_computed - computed + answers - n)
+
+
 unittest.main(verbosity=2)

@@ -186,6 +186,9 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   off("--no-paged-kv", c.paged_kv, "Reserve max-model-len tokens of KV cache for each request");
   off("--no-prefix-cache,--no-enable-prefix-caching", c.prefix_cache,
       "Do not reuse KV blocks of common prompt prefixes");
+  off("--no-in-batch-prefix-caching", c.in_batch_prefix_caching,
+      "Reuse KV blocks only from the end of the step on that computes them: requests that come together "
+      "compute a common prefix once each");
   off("--no-chunked-prefill", c.chunked_prefill, "Never split a prompt over steps");
   off("--no-async-scheduling", c.async_scheduling, "Schedule a step only after the previous one has ended");
   verb.add_flag_callback(

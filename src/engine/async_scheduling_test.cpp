@@ -1,6 +1,5 @@
 // Async scheduling with steps launched before the host has seen the tokens of the step in flight, as on
-// a GPU. The runner's model is a hash of all tokens so far, kept in the pages: a wrong token, row or page
-// changes every later token.
+// a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,9 +9,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/hash_runner.h"
 #include "model/synthetic_checkpoint.h"
 #include "model/tiny_checkpoint.h"
 
@@ -30,105 +32,6 @@ namespace {
 
 using model::TokenId;
 using namespace std::chrono_literals;
-
-constexpr int64_t kVocab = 384;
-
-uint64_t mixed(uint64_t before, TokenId token) {
-  uint64_t z = before * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(token) + 1;
-  z          = (z ^ (z >> 31)) * 0xBF58476D1CE4E5B9ull;
-  return z ^ (z >> 29);
-}
-TokenId token_of(uint64_t hash) { return static_cast<TokenId>(hash % kVocab); }
-
-struct Counts {
-  int64_t steps = 0, followed = 0, ended_in_flight = 0;
-};
-
-// Computes a step when it is launched. Steps run in order, as on a stream.
-class HashRunner : public ModelRunner {
- public:
-  HashRunner(const EngineConfig& config, const std::array<int64_t, kKvKinds>& pages, bool follows,
-             Counts& counts)
-      : page_size_(config.page_size), follows_(follows), counts_(counts) {
-    for (int kind = 0; kind < kKvKinds; ++kind)
-      cache_[static_cast<size_t>(kind)].resize(
-          static_cast<size_t>(pages[static_cast<size_t>(kind)] * page_size_));
-  }
-
-  bool can_overlap(const SchedulerOutput&) const override { return follows_ && steps_in_flight_.size() == 1; }
-
-  void execute_model(const SchedulerOutput& step) override {
-    ASSERT_LE(steps_in_flight_.size(), follows_ ? 1u : 0u);
-    ++counts_.steps;
-    counts_.followed += !steps_in_flight_.empty();
-    std::vector<Computed> step_results;
-    std::unordered_map<RequestId, TokenId> chosen;
-    for (const ScheduledSequence& scheduled : step.sequences) {
-      const Sequence& sequence = *scheduled.sequence;
-      uint64_t hash            = 0;
-      for (int64_t p = scheduled.first; p < scheduled.first + scheduled.rows; ++p) {
-        TokenId token = 0;
-        if (p < sequence.num_tokens()) {
-          token = sequence.tokens[static_cast<size_t>(p)];
-        } else {
-          ASSERT_EQ(p, sequence.num_tokens()) << "a token further than the next is needed";
-          ASSERT_TRUE(sampled_.contains(sequence.id)) << "no step yields the token that is needed";
-          token = sampled_[sequence.id];
-        }
-        const uint64_t before = p == 0 ? 1 : at(kFull, sequence, p - 1);
-        if (p > 0) {
-          EXPECT_EQ(at(kWindow, sequence, p - 1), before) << "the window's pages are others";
-        }
-        hash = at(kFull, sequence, p) = at(kWindow, sequence, p) = mixed(before, token);
-      }
-      step_results.push_back({sequence.id, scheduled.samples, token_of(hash)});
-      if (scheduled.samples) chosen[sequence.id] = token_of(hash);
-    }
-    sampled_ = std::move(chosen);
-    steps_in_flight_.push_back(std::move(step_results));
-  }
-
-  std::vector<SequenceOutput> get_output(const SchedulerOutput& step) override {
-    const std::vector<Computed> step_results = std::move(steps_in_flight_.front());
-    steps_in_flight_.pop_front();
-    EXPECT_EQ(step.sequences.size(), step_results.size());
-    std::vector<SequenceOutput> outputs(step_results.size());
-    for (size_t e = 0; e < step_results.size(); ++e) {
-      if (!step.sequences[e].sequence) {
-        ++counts_.ended_in_flight;
-        continue;
-      }
-      EXPECT_EQ(step.sequences[e].sequence->id, step_results[e].id);
-      if (step_results[e].samples) outputs[e].tokens.push_back({.id = step_results[e].token});
-    }
-    return outputs;
-  }
-
-  std::string device_name() const override { return "a hash"; }
-  int threads() const override { return 1; }
-  double forward_s() const override { return 0; }
-  double sample_s() const override { return 0; }
-
- private:
-  struct Computed {
-    RequestId id;
-    bool samples;
-    TokenId token;
-  };
-
-  uint64_t& at(KvKind kind, const Sequence& sequence, int64_t position) {
-    const auto& pages = sequence.pages.block_tables[kind].pages;
-    return cache_[kind].at(static_cast<size_t>(
-        pages.at(static_cast<size_t>(position / page_size_)) * page_size_ + position % page_size_));
-  }
-
-  const int64_t page_size_;
-  const bool follows_;
-  Counts& counts_;
-  std::array<std::vector<uint64_t>, kKvKinds> cache_;
-  std::unordered_map<RequestId, TokenId> sampled_;  // tokens of the latest step
-  std::deque<std::vector<Computed>> steps_in_flight_;
-};
 
 // Its steps never end until let_go().
 class HangingRunner final : public HashRunner {
@@ -333,6 +236,125 @@ TEST_F(AsyncScheduling, WorkOnTheCacheRunsWhileStepsOverlap) {
   EXPECT_GT(seen, 0u);
   EXPECT_LE(seen, 3u);
   EXPECT_GT(counts.followed, 90);
+}
+
+// Requests of one prompt, all there before the first step: its full blocks are computed once.
+TEST_F(AsyncScheduling, APromptOfSeveralRequestsIsComputedOnce) {
+  constexpr int64_t kRequests = 5, kPrompt = 50, kBlocks = 48;  // the last two are no full block of 4
+  for (const bool in_batch : {true, false})
+    for (const bool follows : {true, false}) {
+      Counts counts;
+      EngineConfig c            = config(4096);
+      c.step_tokens             = 300;
+      c.in_batch_prefix_caching = in_batch;
+      const auto started        = Engine::start(*checkpoint_, c, [&](const auto& pages) {
+        return std::make_unique<HashRunner>(c, pages, follows, counts);
+      });
+      ASSERT_TRUE(started);
+      Engine& engine = **started;
+      std::array<std::vector<TokenId>, kRequests> answers;
+      std::promise<void> all_there;
+      engine.with_kv([there = all_there.get_future().share()](KvStore&) { there.wait(); });
+      for (auto& answer : answers) {
+        Request request;
+        for (TokenId t = 0; t < kPrompt; ++t) request.prompt.push_back(t);
+        (void)engine.submit(std::move(request), [&answer](const RequestOutput& output) {
+          for (const Sampled& token : output.tokens) answer.push_back(token.id);
+        });
+      }
+      all_there.set_value();
+      ASSERT_TRUE(engine.drain(60s));
+      for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
+      EXPECT_EQ(answers[0].size(), 16u);
+      const GeneratorStats stats = engine.stats();
+      EXPECT_EQ(stats.prefix_hit_tokens, in_batch ? (kRequests - 1) * kBlocks : 0);
+      EXPECT_EQ(stats.prompt_tokens, kRequests * kPrompt);
+      EXPECT_EQ(stats.step_rows, kRequests * (kPrompt + 15) - stats.prefix_hit_tokens);
+      EXPECT_EQ(stats.pages_in_use, 0);
+    }
+}
+
+// A step that fails ends its requests, and those that found blocks it should have computed. All others get
+// their tokens.
+TEST_F(AsyncScheduling, AFailedStepMisleadsNobody) {
+  for (const bool follows : {true, false})
+    for (int64_t failing = 0; failing < 12; ++failing) {
+      SCOPED_TRACE("step " + std::to_string(failing));
+      Counts counts;
+      EngineConfig c     = config(4096);
+      const auto started = Engine::start(*checkpoint_, c, [&](const auto& pages) {
+        auto runner = std::make_unique<HashRunner>(c, pages, follows, counts);
+        runner->fail_at(failing);
+        return runner;
+      });
+      ASSERT_TRUE(started);
+      Engine& engine = **started;
+      std::mutex mutex;
+      int right = 0, failed = 0;
+      for (int q = 0; q < 30; ++q) {
+        Request request;
+        for (TokenId t = 0; t < 30 + q % 3; ++t) request.prompt.push_back(t + q / 10);
+        request.max_tokens = 4;
+        std::vector<TokenId> expected;
+        uint64_t hash = 1;
+        for (const TokenId token : request.prompt) hash = mixed(hash, token);
+        for (int n = 0; n < 4; ++n, hash = mixed(hash, expected.back())) expected.push_back(token_of(hash));
+        (void)engine.submit(std::move(request), [&, expected, answer = std::vector<TokenId>()](
+                                                    const RequestOutput& output) mutable {
+          const std::lock_guard lock(mutex);
+          for (const Sampled& token : output.tokens) answer.push_back(token.id);
+          if (!output.finish) return;
+          (*output.finish == FinishReason::error ? failed : right) += 1;
+          if (*output.finish == FinishReason::error) expected.resize(answer.size());
+          EXPECT_EQ(answer, expected);
+        });
+      }
+      ASSERT_TRUE(engine.drain(60s));
+      EXPECT_EQ(right + failed, 30);
+      EXPECT_GE(failed, 1);
+      EXPECT_LE(failed, 2 * c.max_sequences);
+      EXPECT_EQ(engine.stats().pages_in_use, 0);
+    }
+}
+
+// Requests of one prompt, in chunks. One is cancelled after a step: whatever others have found of its blocks,
+// they get their tokens.
+TEST_F(AsyncScheduling, ACancelledPromptMisleadsNobody) {
+  for (const bool follows : {true, false})
+    for (const RequestId cancelled : {1, 2})
+      for (int at = 1; at <= 12; ++at) {
+        SCOPED_TRACE("request " + std::to_string(cancelled) + " after step " + std::to_string(at));
+        Counts counts;
+        Engine* engine = nullptr;
+        EngineConfig c = config(4096);
+        c.on_step      = [&, step = 0](const StepRecord&) mutable {
+          if (++step == at) engine->cancel(cancelled);
+        };
+        const auto started = Engine::start(*checkpoint_, c, [&](const auto& pages) {
+          return std::make_unique<HashRunner>(c, pages, follows, counts);
+        });
+        ASSERT_TRUE(started);
+        engine = started->get();
+        std::vector<TokenId> prompt(90);
+        std::iota(prompt.begin(), prompt.end(), 0);
+        std::vector<TokenId> expected;
+        uint64_t hash = 1;
+        for (const TokenId token : prompt) hash = mixed(hash, token);
+        for (int n = 0; n < 3; ++n, hash = mixed(hash, expected.back())) expected.push_back(token_of(hash));
+        std::array<std::vector<TokenId>, 6> answers;
+        for (auto& answer : answers)
+          (void)engine->submit({.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = 3},
+                               [&answer](const RequestOutput& output) {
+                                 for (const Sampled& token : output.tokens) answer.push_back(token.id);
+                               });
+        ASSERT_TRUE(engine->drain(60s));
+        for (size_t a = 0; a < answers.size(); ++a) {
+          std::vector<TokenId> due = expected;
+          if (a + 1 == cancelled) due.resize(std::min(due.size(), answers[a].size()));
+          EXPECT_EQ(answers[a], due) << "request " << a + 1;
+        }
+        EXPECT_EQ(engine->stats().pages_in_use, 0);
+      }
 }
 
 TEST_F(AsyncScheduling, GivesTheSameTokensWithoutPrefixCacheAndChunkedPrefill) {

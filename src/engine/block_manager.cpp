@@ -42,13 +42,23 @@ void BlockManager::hash(SequencePages& pages, std::span<const TokenId> tokens, i
   }
 }
 
-int64_t BlockManager::longest_prefix(std::span<const BlockHash> hashes) const {
+std::optional<Page> BlockManager::find(int kind, const BlockHash& hash,
+                                       const std::optional<SchedulingOrder>& order) const {
+  if (const auto cached = pools_[kind].find(hash)) return cached;
+  if (!order) return {};
+  const auto planned = planned_.find(hash);
+  if (planned == planned_.end() || planned->second.order >= *order) return {};
+  return planned->second.pages[kind];
+}
+
+int64_t BlockManager::longest_prefix(std::span<const BlockHash> hashes,
+                                     const std::optional<SchedulingOrder>& order) const {
   int64_t best = 0;
   std::array<int64_t, kKvKinds> run{};  // cached blocks without a gap, up to block b
   for (size_t b = 0; b < hashes.size(); ++b) {
     bool held = true;
     for (int kind = 0; kind < kKvKinds; ++kind) {
-      run[kind] = pools_[kind].pages() == 0 || pools_[kind].find(hashes[b]) ? run[kind] + 1 : 0;
+      run[kind] = pools_[kind].pages() == 0 || find(kind, hashes[b], order) ? run[kind] + 1 : 0;
       held      = held && run[kind] >= reach(kind, static_cast<int64_t>(b) + 1);
     }
     if (run[kFull] == 0) break;
@@ -61,7 +71,7 @@ int64_t BlockManager::cached_prefix(std::span<const TokenId> tokens, std::string
   if (!prefix_cache_) return 0;
   SequencePages pages;
   hash(pages, tokens, prefix_blocks(static_cast<int64_t>(tokens.size())), salt);
-  return longest_prefix(pages.block_hashes) * page_size_;
+  return longest_prefix(pages.block_hashes, {}) * page_size_;
 }
 
 std::vector<KvBlock> BlockManager::missing_blocks(std::span<const TokenId> tokens,
@@ -111,12 +121,13 @@ bool BlockManager::insert_prefix(std::span<const TokenId> tokens, std::string_vi
 }
 
 int64_t BlockManager::match_prefix(SequencePages& pages, std::span<const TokenId> tokens,
-                                   std::string_view salt) {
+                                   std::string_view salt, std::optional<SchedulingOrder> order) {
   FATHOM_EXPECT(pages.block_tables[kFull].pages.empty() && pages.block_tables[kWindow].pages.empty(),
                 "a sequence that has pages adopts none");
   if (!prefix_cache_) return 0;
   hash(pages, tokens, prefix_blocks(static_cast<int64_t>(tokens.size())), salt);
-  const int64_t best = longest_prefix(pages.block_hashes);
+  const int64_t best = longest_prefix(pages.block_hashes, order);
+  pages.committed = pages.planned = best;
   for (int kind = 0; kind < kKvKinds; ++kind) {
     BlockPool& pool     = pools_[kind];
     auto& [held, first] = pages.block_tables[kind];
@@ -124,13 +135,36 @@ int64_t BlockManager::match_prefix(SequencePages& pages, std::span<const TokenId
     first = best - reach(kind, best);
     held.assign(static_cast<size_t>(best), -1);
     for (int64_t b = first; b < best; ++b) {
-      const Page page              = *pool.find(pages.block_hashes[static_cast<size_t>(b)]);
+      const BlockHash& hash        = pages.block_hashes[static_cast<size_t>(b)];
+      const Page page              = *find(kind, hash, order);
       held[static_cast<size_t>(b)] = page;
       pool.add_ref(page);
+      if (!pool.find(hash)) pages.committed = std::min(pages.committed, b);
     }
   }
-  pages.block_hashes.resize(static_cast<size_t>(best));  // later blocks are hashed when they are computed
+  pages.holds_planned = pages.committed < best;
   return best * page_size_;
+}
+
+void BlockManager::plan(SequencePages& pages, std::span<const TokenId> tokens, int64_t end,
+                        std::string_view salt, SchedulingOrder order) {
+  if (!prefix_cache_) return;
+  const int64_t blocks = std::min(end, static_cast<int64_t>(tokens.size())) / page_size_;
+  hash(pages, tokens, blocks, salt);
+  for (; pages.planned < blocks; ++pages.planned) {
+    const auto b = static_cast<size_t>(pages.planned);
+    PlannedBlock planned{.by = &pages, .order = order, .pages = {-1, -1}};
+    for (int kind = 0; kind < kKvKinds; ++kind)
+      if (pools_[kind].pages() > 0) planned.pages[kind] = pages.block_tables[kind].pages[b];
+    planned_.try_emplace(pages.block_hashes[b], planned);
+  }
+}
+
+void BlockManager::forget_plan(const SequencePages& pages, int64_t begin, int64_t end) {
+  for (int64_t b = begin; b < end; ++b) {
+    const auto planned = planned_.find(pages.block_hashes[static_cast<size_t>(b)]);
+    if (planned != planned_.end() && planned->second.by == &pages) planned_.erase(planned);
+  }
 }
 
 int64_t BlockManager::max_allocatable(const SequencePages& pages) const {
@@ -171,13 +205,16 @@ void BlockManager::commit(SequencePages& pages, std::span<const TokenId> tokens,
                           std::string_view salt) {
   const int64_t full_blocks = computed / page_size_;
   if (prefix_cache_) {
-    const auto hashed = static_cast<int64_t>(pages.block_hashes.size());
     hash(pages, tokens, full_blocks, salt);
-    for (int64_t b = hashed; b < full_blocks; ++b)
+    forget_plan(pages, pages.committed, std::min(full_blocks, pages.planned));
+    // The blocks that it found planned too: their sequence may have gone before its own commit().
+    for (; pages.committed < full_blocks; ++pages.committed)
       for (int kind = 0; kind < kKvKinds; ++kind)
-        if (pools_[kind].pages() > 0)
-          pools_[kind].set_hash(pages.block_tables[kind].pages[static_cast<size_t>(b)],
-                                pages.block_hashes[static_cast<size_t>(b)]);
+        if (pools_[kind].pages() > 0 && pages.committed >= pages.block_tables[kind].first)
+          pools_[kind].set_hash(pages.block_tables[kind].pages[static_cast<size_t>(pages.committed)],
+                                pages.block_hashes[static_cast<size_t>(pages.committed)]);
+    pages.planned       = std::max(pages.planned, pages.committed);
+    pages.holds_planned = false;
   }
   if (!free_out_of_window_ || pools_[kWindow].pages() == 0) return;
   auto& [held, first]       = pages.block_tables[kWindow];
@@ -190,6 +227,7 @@ void BlockManager::commit(SequencePages& pages, std::span<const TokenId> tokens,
 }
 
 void BlockManager::free(SequencePages& pages) {
+  forget_plan(pages, pages.committed, pages.planned);
   for (int kind = 0; kind < kKvKinds; ++kind) {
     // The last page first, so that the end of an unused prefix is evicted before its beginning.
     const auto& [held, first] = pages.block_tables[kind];

@@ -4,13 +4,20 @@
 // A block is the tokens of one page. A block is identified by a hash of its tokens and all tokens before it,
 // so that equal prefixes are found again. A cached prefix can be reused where every kind of layer still holds
 // the pages that the next position attends to: all blocks, or those in the window.
+//
+// In-batch prefix caching: a block is found from the moment a step is planned that computes it. Whoever finds
+// it is computed in the same step or a later one, and every layer of a step writes all its keys and values
+// before it reads any. vLLM names blocks that early too. Such a block is a planned one until commit().
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/block_pool.h"
@@ -28,8 +35,15 @@ struct BlockTable {
 // The pages of one sequence. Only a BlockManager changes them.
 struct SequencePages {
   std::array<BlockTable, kKvKinds> block_tables;
-  std::vector<BlockHash> block_hashes;  // of the full blocks
+  std::vector<BlockHash> block_hashes;  // of the first full blocks, at least up to `planned`
+  int64_t committed = 0;  // blocks before are computed, and cached unless another page holds the same
+  int64_t planned   = 0;  // full blocks before are computed by steps planned so far
+  // It found planned blocks, and no step of its own has ended since.
+  bool holds_planned = false;
 };
+
+// Priority and request id. A sequence is scheduled before those of a higher order, and preempted after them.
+using SchedulingOrder = std::pair<int, uint64_t>;
 
 class BlockManager {
  public:
@@ -45,8 +59,14 @@ class BlockManager {
   explicit BlockManager(const Options& options);
 
   // Assigns the longest cached prefix of `tokens` to `pages`, which must be empty. At least one token is left
-  // to compute. Returns the number of tokens of the prefix.
-  int64_t match_prefix(SequencePages& pages, std::span<const model::TokenId> tokens, std::string_view salt);
+  // to compute. Returns the number of tokens of the prefix. With an order, blocks count that are planned by
+  // sequences before it: they are not preempted while this one keeps its pages.
+  int64_t match_prefix(SequencePages& pages, std::span<const model::TokenId> tokens, std::string_view salt,
+                       std::optional<SchedulingOrder> order = {});
+  // A step is planned that computes the positions before `end`, for which there are pages. match_prefix()
+  // finds their full blocks from now on, until free() or commit(). `pages` must stay where they are.
+  void plan(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t end, std::string_view salt,
+            SchedulingOrder order);
 
   // What match_prefix() would find.
   int64_t cached_prefix(std::span<const model::TokenId> tokens, std::string_view salt) const;
@@ -86,12 +106,19 @@ class BlockManager {
   int64_t pages() const { return pools_[kFull].pages() + pools_[kWindow].pages(); }
   int64_t pages_in_use() const;
   int64_t forgotten() const { return pools_[kFull].forgotten() + pools_[kWindow].forgotten(); }
+  int64_t planned() const { return static_cast<int64_t>(planned_.size()); }  // blocks
 
  private:
   void hash(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t blocks,
             std::string_view salt) const;
-  // The number of blocks of the longest cached prefix.
-  int64_t longest_prefix(std::span<const BlockHash> hashes) const;
+  // The page of a block that is cached, or planned by a sequence before `order`.
+  std::optional<Page> find(int kind, const BlockHash& hash,
+                           const std::optional<SchedulingOrder>& order) const;
+  // The number of blocks of the longest prefix that find() finds.
+  int64_t longest_prefix(std::span<const BlockHash> hashes,
+                         const std::optional<SchedulingOrder>& order) const;
+  // Blocks from `begin` to `end` are computed, or will not be.
+  void forget_plan(const SequencePages& pages, int64_t begin, int64_t end);
   // How many of the blocks before block b a sequence that continues at b attends to.
   int64_t reach(int kind, int64_t b) const;
 
@@ -99,6 +126,12 @@ class BlockManager {
   bool prefix_cache_, free_out_of_window_;
   uint64_t hash_seed_;
   std::array<BlockPool, kKvKinds> pools_;
+  struct PlannedBlock {
+    const SequencePages* by;
+    SchedulingOrder order;
+    std::array<Page, kKvKinds> pages;  // -1 where there are no such layers
+  };
+  std::unordered_map<BlockHash, PlannedBlock, LowBits> planned_;
 };
 
 }  // namespace fathom::engine

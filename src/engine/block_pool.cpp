@@ -102,8 +102,8 @@ void BlockPool::learn_from_ghosts(State& state) {
 
 void BlockPool::set_hash(Page page, const BlockHash& hash) {
   State& state = state_[static_cast<size_t>(page)];
-  FATHOM_EXPECT(state.ref_count > 0 && !state.hash, "a page is named once, while it has an owner");
   if (!cached_.emplace(hash, page).second) return;
+  FATHOM_EXPECT(state.ref_count > 0 && !state.hash, "a page is named once, while it has an owner");
   state.hash = hash;
   learn_from_ghosts(state);
 }

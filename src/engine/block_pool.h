@@ -63,8 +63,7 @@ class BlockPool {
   void add_ref(Page page);
   void release(Page page);
 
-  // Records that `page`, which has a reference, holds this block. Does nothing where another page holds it
-  // already.
+  // Records that `page`, which has a reference, holds this block. Does nothing where a page holds it already.
   void set_hash(Page page, const BlockHash& hash);
   std::optional<Page> find(const BlockHash& hash) const;
   // Adaptive: so many free pages belong to blocks that were used once, rather than to those found again.

@@ -75,6 +75,9 @@ struct EngineConfig {
   bool paged_kv = true;
   // Reuses cached pages of common prefixes.
   bool prefix_cache = true;
+  // A prefix is found in the prefix cache from the step on that computes it, so that requests which come
+  // together compute a common prefix once (block_manager.h). Off: from the end of that step on.
+  bool in_batch_prefix_caching = true;
   // Which cached prefix gives way where a page is needed (block_pool.h). Answers do not depend on it.
   EvictionPolicy eviction = EvictionPolicy::lru;
   // Shares of the KV cache's pages at which admission closes and opens again (memory_pressure.h). A high
@@ -143,7 +146,8 @@ struct EngineConfig {
   EngineConfig plain() const {
     EngineConfig config        = *this;
     config.continuous_batching = config.paged_kv = config.prefix_cache = false;
-    config.chunked_prefill = config.async_scheduling = config.eplb.enabled = false;
+    config.in_batch_prefix_caching = config.chunked_prefill = config.async_scheduling = false;
+    config.eplb.enabled                                                               = false;
 
     config.cudagraph_mode = CudaGraphMode::none;
     config.draft_tokens   = 0;

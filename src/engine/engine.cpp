@@ -207,10 +207,10 @@ void Engine::loop() {
       const TimePoint start = Clock::now();
       const StepYield yield = yield_of(in_flight);
       time_step(in_flight, outputs);
-      process_output(in_flight, std::move(outputs));
+      const bool failed = process_output(in_flight, std::move(outputs));
       tune(yield);
       finish_cancelled();
-      drop_finished(next, overlapped);
+      drop_finished(next, overlapped, failed);
       run_kv_work();  // also where steps always overlap, or it would wait for all requests to end
       if (!async) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
@@ -267,15 +267,21 @@ std::vector<SequenceOutput> Engine::get_output(const SchedulerOutput& step) {
 }
 
 // The pages of a finished sequence are free although an overlapped step still writes to them: any step that
-// allocates them runs later on the same stream.
-void Engine::drop_finished(SchedulerOutput& step, bool overlapped) const {
+// allocates them runs later on the same stream. An overlapped step computes the rows of those who have
+// finished too, so others may find their blocks; but not those of a step before it that `failed`.
+void Engine::drop_finished(SchedulerOutput& step, bool overlapped, bool failed) {
   const auto has_finished = [&](const ScheduledSequence& scheduled) {
     return !sequences_.contains(scheduled.sequence->id);
   };
   if (!overlapped) {
     std::erase_if(step.sequences, has_finished);
+    scheduler_.preempt_holders_of_lost_blocks(step);
     return;
   }
+  if (failed)
+    for (Sequence* sequence : scheduler_.sequences())
+      if (sequence->pages.holds_planned)
+        finish(*sequence, FinishReason::error, {}, "the step that was to compute its prefix failed");
   for (ScheduledSequence& scheduled : step.sequences)
     if (has_finished(scheduled)) scheduled.sequence = nullptr;
 }
@@ -320,7 +326,8 @@ void Engine::time_step(const SchedulerOutput& step, std::span<const SequenceOutp
   scheduler_.took(step, accepted, std::chrono::duration<double>(now - before).count());
 }
 
-void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs) {
+// Whether the step failed.
+bool Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs) {
   counters_.forward_s       = runner_->forward_s();
   counters_.sample_s        = runner_->sample_s();
   counters_.graphs          = runner_->graphs();
@@ -330,6 +337,8 @@ void Engine::process_output(SchedulerOutput& step, std::vector<SequenceOutput> o
   if (const EplbStats* eplb = runner_->eplb()) counters_.eplb = *eplb;
   for (size_t e = 0; e < step.sequences.size(); ++e)
     if (step.sequences[e].sequence) process_output(step.sequences[e], outputs[e]);
+  return std::all_of(outputs.begin(), outputs.end(),
+                     [](const auto& output) { return !output.error.empty(); });
 }
 
 void Engine::process_output(const ScheduledSequence& scheduled, SequenceOutput& output) {

@@ -94,14 +94,14 @@ class Engine final : public Generator {
   SchedulerOutput schedule();
   void execute(const SchedulerOutput& step);
   std::vector<SequenceOutput> get_output(const SchedulerOutput& step);
-  void process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
+  bool process_output(SchedulerOutput& step, std::vector<SequenceOutput> outputs);
   void process_output(const ScheduledSequence& scheduled, SequenceOutput& output);
   void report_kv_blocks(const ScheduledSequence& scheduled);
   StepYield yield_of(const SchedulerOutput& step) const;
   void tune(StepYield yield);
   void finish_cancelled();
   void run_kv_work();
-  void drop_finished(SchedulerOutput& step, bool overlapped) const;
+  void drop_finished(SchedulerOutput& step, bool overlapped, bool failed);
   void finish(Sequence& sequence, FinishReason reason, std::vector<Sampled> tokens = {},
               std::string error = {});
   void notify_listeners();

@@ -74,10 +74,11 @@ std::vector<std::vector<ScheduledChunk>> split_into_batches(const SchedulerOutpu
       room -= rows;
     }
   };
-  for (size_t e = 0; e < step.sequences.size(); ++e)
-    if (step.sequences[e].rows <= max_decode_rows) add(e, false);
-  for (size_t e = 0; e < step.sequences.size(); ++e)
-    if (step.sequences[e].rows > max_decode_rows) add(e, true);
+  const auto decodes = [&](size_t e) { return is_decode(step.sequences[e], max_decode_rows); };
+  for (size_t e = 0; e < step.sequences.size(); ++e) add(e, !decodes(e));
+  for (auto& batch : batches)
+    std::stable_partition(batch.begin(), batch.end(),
+                          [&](const ScheduledChunk& chunk) { return decodes(chunk.index); });
   return batches;
 }
 
@@ -91,7 +92,7 @@ GpuBatchShape batch_shape(const SchedulerOutput& step, std::span<const Scheduled
     max_seq_len                        = std::max(max_seq_len, first + chunk.rows);
     shape.rows += chunk.rows;
     shape.sampled_rows += chunk.sampled_rows;
-    if (scheduled.rows <= options.max_decode_rows)
+    if (is_decode(scheduled, options.max_decode_rows))
       shape.decode_rows += chunk.rows;
     else
       shape.tiles += pages_for(first % kPage + chunk.rows);

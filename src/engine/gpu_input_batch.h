@@ -17,7 +17,7 @@
 namespace fathom::engine {
 
 struct GpuBatchOptions {
-  int64_t max_decode_rows = 0;  // sequences with at most this many rows use the decode attention kernel
+  int64_t max_decode_rows = 0;  // of is_decode()
   int64_t max_context     = 0;
   bool pad_rows           = true;  // pads the rows of batches without prefill to a bucket size
   // Decode rows are prefill tiles of one row, so that all rows use the same kernel (batch invariance).
@@ -62,8 +62,15 @@ struct ScheduledChunk {
   int64_t sampled_rows = 0;  // the last of them
 };
 
-// Splits a step into batches of at most `max_rows` rows, one forward pass each. Sequences with at most
-// max_decode_rows rows come first and are not split; then prefills, which may be.
+// Whether the decode attention kernel computes its rows. That kernel fetches pages while the one that writes
+// this step's keys and values may still run (decode_attention.h); the prefill kernel waits for it.
+inline bool is_decode(const ScheduledSequence& scheduled, int64_t max_decode_rows) {
+  return scheduled.rows <= max_decode_rows && !scheduled.reads_rows_of_step;
+}
+
+// Splits a step into batches of at most `max_rows` rows, one forward pass each. Batches follow the order of
+// the step, because a sequence may read pages that one before it writes. In a batch, decodes come
+// first; they are not split. Prefills may be.
 std::vector<std::vector<ScheduledChunk>> split_into_batches(const SchedulerOutput& step,
                                                             int64_t max_decode_rows, int64_t max_rows);
 

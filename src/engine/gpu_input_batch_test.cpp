@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -170,6 +171,48 @@ TEST_F(GpuInputBatches, ShapesAreNotPaddedWhereLogitsDoNotFit) {
   EXPECT_EQ(shape.rows, 40);
   EXPECT_EQ(shape.decode_rows, 40);
   EXPECT_EQ(shape.sequences, 10);
+}
+
+// A sequence may read pages that one before it in the step writes, so no batch has a later sequence first.
+TEST_F(GpuInputBatches, BatchesFollowTheOrderOfTheStep) {
+  SchedulerOutput step;
+  for (const int64_t rows : {1, 200, 3, 300, 2})
+    step.sequences.push_back({.sequence = &sequence(300), .first = 0, .rows = rows, .samples = true});
+  for (const int64_t max_rows : {64, 203, 204, 205, 506, 512}) {
+    size_t latest = 0;
+    for (const auto& batch : split_into_batches(step, kMaxDecodeRows, max_rows)) {
+      size_t last   = latest;
+      bool prefills = false;
+      for (const ScheduledChunk& chunk : batch) {
+        EXPECT_GE(chunk.index, latest) << max_rows;
+        last = std::max(last, chunk.index);
+        EXPECT_FALSE(prefills && step.sequences[chunk.index].rows <= kMaxDecodeRows) << "after a prefill";
+        prefills = step.sequences[chunk.index].rows > kMaxDecodeRows;
+      }
+      latest = last;
+    }
+    EXPECT_EQ(latest, 4u);
+  }
+}
+
+// Decode attention fetches pages too early for a sequence that reads what others of the step write.
+TEST_F(GpuInputBatches, WhoReadsRowsOfTheStepIsAPrefill) {
+  for (const bool reads : {false, true}) {
+    SchedulerOutput step;
+    step.sequences.push_back({.sequence = &sequence(200), .first = 199, .rows = 1, .samples = true});
+    step.sequences.push_back({.sequence = &sequence(130), .first = 0, .rows = 130, .samples = true});
+    step.sequences.push_back(
+        {.sequence = &sequence(130), .first = 128, .rows = 2, .samples = true, .reads_rows_of_step = reads});
+    const auto batches = split_into_batches(step, kMaxDecodeRows, 512);
+    ASSERT_EQ(batches.size(), 1u);
+    const auto d = filled(step, batches[0], 4096);
+    EXPECT_EQ(d.shape.decode_rows, reads ? 1 : 3);
+    EXPECT_EQ(d.shape.tiles, reads ? 4 : 3);  // the prompt's three, and one of two rows
+    if (reads) {
+      EXPECT_EQ(d.input->tiles(3).rows, 2);
+      EXPECT_EQ(d.input->positions(d.input->tiles(3).row), 128);
+    }
+  }
 }
 
 // Prefill rows, decode rows, drafts, and prompts split over several batches.

@@ -401,7 +401,7 @@ void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<Schedul
   for (const ScheduledChunk& chunk : batch) {
     const ScheduledSequence& scheduled = step.sequences[chunk.index];
     const int64_t first                = scheduled.first + chunk.first;
-    const bool decode = scheduled.rows <= options_.max_decode_rows && !shape.decode_as_prefill;
+    const bool decode = is_decode(scheduled, options_.max_decode_rows) && !shape.decode_as_prefill;
     (decode ? extents.decodes : extents.prompts).push_back({first, chunk.rows});
     to.prompts = to.prompts || first < scheduled.sequence->num_prompt_tokens();
   }

@@ -109,7 +109,8 @@ class EngineOnGpu : public testing::Test {
     return all;
   }
 
-  static void expect_answers_of_the_cpu(const EngineConfig& config, double near_tie, int64_t most_parted);
+  static void expect_answers_of_the_cpu(const EngineConfig& config, double near_tie, int64_t most_parted,
+                                        const std::vector<Request>& requests = prompts(200, 24));
 
   // Engines of all configurations give the expected tokens, but for most_other(config) requests.
   template <class MostOther>
@@ -135,10 +136,9 @@ model::Checkpoint* EngineOnGpu::checkpoint_ = nullptr;
 
 // Greedy answers equal those of the CPU in fp32 or diverge at a near tie: a token whose logit is within
 // `near_tie` of the largest one, as a share of the range of logits.
-void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double near_tie,
-                                            int64_t most_parted) {
-  const auto requests = prompts(200, 24);
-  const auto found    = answers(*engine(config), requests);
+void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double near_tie, int64_t most_parted,
+                                            const std::vector<Request>& requests) {
+  const auto found = answers(*engine(config), requests);
   ThreadPool threads(host_threads());
   int64_t tokens = 0, parted = 0;
   double widest = 0;
@@ -177,6 +177,34 @@ void EngineOnGpu::expect_answers_of_the_cpu(const EngineConfig& config, double n
 // more where the router is near a tie and picks another expert. With two orders of rounding, 10 and 11
 // answers diverged, with gaps of at most 0.008 and 0.019 of the range.
 TEST_F(EngineOnGpu, GivesTheGreedyAnswersOfTheCpu) { expect_answers_of_the_cpu(on_gpu(), 1.0 / 32, 20); }
+
+// Eight requests of each prompt, in steps for all: the kernels of a step read what the same step writes.
+TEST_F(EngineOnGpu, RequestsOfOnePromptShareItsBlocksWhileItIsComputed) {
+  const auto distinct = prompts(200, 24);
+  std::vector<Request> requests;
+  for (size_t d = 7; d < distinct.size(); d += 8)  // the long ones
+    for (int again = 0; again < 8; ++again)
+      requests.push_back({.prompt     = distinct[d].prompt,
+                          .sampling   = distinct[d].sampling,
+                          .max_tokens = distinct[d].max_tokens});
+  for (const int64_t step_tokens : {512, 8192}) {
+    EngineConfig config = on_gpu();
+    config.step_tokens  = step_tokens;
+    expect_answers_of_the_cpu(config, 1.0 / 32, 20, requests);
+    config.batch_invariant         = true;
+    const auto running             = engine(config);
+    const auto shared              = answers(*running, requests);
+    config.in_batch_prefix_caching = false;
+    const auto one_by_one          = answers(*engine(config), requests);
+    const GeneratorStats stats     = running->stats();
+    int64_t blocks                 = 0;  // of each prompt, but for the last token's
+    for (size_t r = 0; r < requests.size(); ++r) {
+      EXPECT_EQ(shared[r].ids, one_by_one[r].ids) << "request " << r;
+      if (r % 8 > 0) blocks += (static_cast<int64_t>(requests[r].prompt.size()) - 1) / kGpuPageSize;
+    }
+    EXPECT_EQ(stats.prefix_hit_tokens, blocks * kGpuPageSize);
+  }
+}
 
 // Rounding only keys and values to FP8, with all else in fp32 on a CPU, moved logits by 0.02 of the range in
 // the mean. Here 68 answers diverge, with gaps of at most 0.10 of the range.

@@ -53,7 +53,9 @@ class ModelRunner {
   // is executed after the output of the one before, when all its tokens are known.
   virtual bool can_overlap(const SchedulerOutput& step) const = 0;
   // Launches a step. `step` and its sequences must stay valid until get_output(). If the step overlaps
-  // another, they are not read after this call.
+  // another, they are not read after this call. Sequences may read pages that those before them in the step
+  // write (reads_rows_of_step): every layer writes the keys and values of all rows first, and of several
+  // passes over parts of a step the later ones have the later sequences.
   virtual void execute_model(const SchedulerOutput& step) = 0;
   // Waits for the oldest step in flight, which is `step`. Returns one output for each of its sequences, in
   // order. If the step failed, every output has the error. A null sequence finished meanwhile.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/expect.h"
 
@@ -39,6 +40,7 @@ std::unique_ptr<Sequence> Scheduler::leave_waiting(Sequence& sequence) {
 }
 
 SchedulerOutput Scheduler::schedule() {
+  lost_blocks_ = false;  // or their step was launched before, and computed them
   SchedulerOutput step;
   step.sequences.reserve(running_.size() + 8);
   int64_t budget = config_.chunked_prefill ? config_.step_tokens : std::numeric_limits<int64_t>::max();
@@ -153,14 +155,18 @@ void Scheduler::schedule_chunk(Sequence& sequence, SchedulerOutput& step, int64_
     if (rows <= 0 || !config_.paged_kv) return;
   }
   const bool whole = rows == sequence.num_unscheduled_tokens();
-  step.sequences.push_back({.sequence  = &sequence,
-                            .first     = sequence.num_scheduled_tokens,
-                            .rows      = rows,
-                            .samples   = whole,
-                            .admission = sequence.admissions});
+  step.sequences.push_back({.sequence           = &sequence,
+                            .first              = sequence.num_scheduled_tokens,
+                            .rows               = rows,
+                            .samples            = whole,
+                            .admission          = sequence.admissions,
+                            .reads_rows_of_step = sequence.pages.holds_planned});
   sequence.num_scheduled_tokens += rows;
   sequence.num_output_placeholders += whole ? 1 : 0;
   budget -= rows;
+  if (config_.in_batch_prefix_caching)
+    blocks_.plan(sequence.pages, sequence.tokens, sequence.num_scheduled_tokens, sequence.request.cache_salt,
+                 sequence.order());
 }
 
 bool Scheduler::allocate(Sequence& sequence, int64_t end) {
@@ -196,7 +202,8 @@ void Scheduler::admit(SchedulerOutput& step, int64_t& budget) {
 
 bool Scheduler::admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget) {
   const int64_t claimed = pressure_.watched() ? claimed_pages() : 0;
-  const int64_t hit     = blocks_.match_prefix(sequence.pages, sequence.tokens, sequence.request.cache_salt);
+  const int64_t hit =
+      blocks_.match_prefix(sequence.pages, sequence.tokens, sequence.request.cache_salt, sequence.order());
   // A prompt that does not fit as a whole would only preempt others or stall halfway.
   const int64_t end = config_.paged_kv ? sequence.num_tokens() : config_.max_context;
   // More urgent sequences pass: they may preempt.
@@ -266,12 +273,24 @@ void Scheduler::took(const SchedulerOutput& step, int64_t accepted, double secon
 
 std::unique_ptr<Sequence> Scheduler::finish(Sequence& sequence) {
   if (proposer_) proposer_->finished(sequence);
+  lost_blocks_ = lost_blocks_ || sequence.pages.planned > sequence.pages.committed;
   blocks_.free(sequence.pages);
-  if (!sequence.running) return leave_waiting(sequence);
+  return sequence.running ? leave_running(sequence) : leave_waiting(sequence);
+}
+
+std::unique_ptr<Sequence> Scheduler::leave_running(Sequence& sequence) {
   const auto at = std::lower_bound(running_.begin(), running_.end(), sequence, InOrder());
   auto taken    = std::move(*at);
   running_.erase(at);
   return taken;
+}
+
+// Rare, so it does not matter that some of them hold blocks of others only.
+void Scheduler::preempt_holders_of_lost_blocks(SchedulerOutput& step) {
+  if (!std::exchange(lost_blocks_, false)) return;
+  int64_t budget = 0;
+  for (size_t r = running_.size(); r-- > 0;)
+    if (running_[r]->pages.holds_planned) preempt(*running_[r], step, budget);
 }
 
 std::vector<Sequence*> Scheduler::sequences() const {
@@ -289,7 +308,6 @@ Sequence* Scheduler::victim(const Sequence& sequence, bool equal_priority_too) c
 }
 
 void Scheduler::preempt(Sequence& sequence, SchedulerOutput& step, int64_t& budget) {
-  FATHOM_EXPECT(running_.back().get() == &sequence, "who gives way is the last in order");
   const auto is_of_sequence = [&](const ScheduledSequence& scheduled) {
     return scheduled.sequence == &sequence;
   };
@@ -304,8 +322,7 @@ void Scheduler::preempt(Sequence& sequence, SchedulerOutput& step, int64_t& budg
   sequence.running             = false;
   sequence.num_computed_tokens = sequence.num_scheduled_tokens = 0;
   ++counters_.preemptions;
-  wait(std::move(running_.back()));
-  running_.pop_back();
+  wait(leave_running(sequence));
 }
 
 }  // namespace fathom::engine

@@ -30,6 +30,8 @@ struct ScheduledSequence {
   bool samples      = false;  // a token is sampled from the last row before the drafts, and from each draft's
   int64_t admission = 0;      // Sequence::admissions when it was scheduled
   std::vector<float> confidence = {};  // of the drafts (Draft::confidence)
+  // Its pages may hold keys and values that rows of sequences before it in this step write.
+  bool reads_rows_of_step = false;
 };
 
 struct SchedulerOutput {
@@ -79,6 +81,10 @@ class Scheduler {
   void commit(const ScheduledSequence& scheduled, int64_t rejected, std::span<const model::TokenId> tokens);
   // Removes a sequence, running or waiting, and frees its pages. It must not be in a step in flight.
   std::unique_ptr<Sequence> finish(Sequence& sequence);
+  // Call it after the last finish() before a planned step is launched, without the rows of those who have
+  // finished. Where they were to compute blocks in it that others have found, or in a step that failed, these
+  // are preempted, and their rows leave the step.
+  void preempt_holders_of_lost_blocks(SchedulerOutput& step);
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -99,6 +105,7 @@ class Scheduler {
 
   void wait(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<Sequence> leave_waiting(Sequence& sequence);
+  std::unique_ptr<Sequence> leave_running(Sequence& sequence);
   void schedule_decodes(SchedulerOutput& step, int64_t& budget);
   static bool decodes(const Sequence& sequence);
   int64_t draft_length() const;
@@ -121,6 +128,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::set<std::unique_ptr<Sequence>, InOrder> waiting_;
   int64_t waiting_tokens_ = 0;
+  bool lost_blocks_       = false;  // a sequence finished, and blocks were planned that it was to compute
   MemoryPressure pressure_;
   SchedulerCounters counters_;
 };

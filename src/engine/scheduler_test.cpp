@@ -11,88 +11,12 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/kv_machine.h"
+
 namespace fathom::engine {
 namespace {
 
 using model::TokenId;
-
-constexpr int64_t kWindow8 = 8;
-
-// A machine that stores in every slot of every page which prefix of which sequence its keys and values belong
-// to. A row that attends to a slot with anything else would compute a wrong answer.
-class Machine {
- public:
-  Machine(const EngineConfig& config, const BlockManager::Options& options) : page_size_(config.page_size) {
-    for (int kind = 0; kind < kKvKinds; ++kind)
-      slots_[kind].resize(static_cast<size_t>(options.pages[kind] * page_size_));
-  }
-
-  // Copies the block tables, as a runner does: by the time the step runs, the next one has been scheduled.
-  void execute_model(const SchedulerOutput& step) {
-    pages_.clear();
-    for (const ScheduledSequence& scheduled : step.sequences) pages_.push_back(scheduled.sequence->pages);
-  }
-
-  void run(const SchedulerOutput& step) {
-    for (size_t e = 0; e < step.sequences.size(); ++e) {
-      const ScheduledSequence& scheduled = step.sequences[e];
-      const SequencePages& pages         = pages_[e];
-      const Sequence& sequence           = *scheduled.sequence;
-      std::vector<TokenId> tokens(sequence.tokens.begin(), sequence.tokens.begin() + scheduled.first +
-                                                               scheduled.rows -
-                                                               static_cast<int64_t>(scheduled.drafts.size()));
-      tokens.insert(tokens.end(), scheduled.drafts.begin(), scheduled.drafts.end());
-      const std::vector<uint64_t> beginnings = beginnings_of(tokens, sequence.request.cache_salt);
-      const auto of                          = [&](int64_t p) { return beginnings[static_cast<size_t>(p)]; };
-      // All rows write before any reads, as in a forward pass.
-      for (int64_t row = scheduled.first; row < scheduled.first + scheduled.rows; ++row)
-        for (int kind = 0; kind < kKvKinds; ++kind) slot(pages, kind, row) = of(row);
-      for (int64_t row = scheduled.first; row < scheduled.first + scheduled.rows; ++row)
-        for (int kind = 0; kind < kKvKinds; ++kind)
-          for (int64_t p = kind == kFull ? 0 : std::max<int64_t>(row - kWindow8 + 1, 0); p <= row; ++p)
-            ASSERT_EQ(slot(pages, kind, p), of(p))
-                << "group " << kind << ", position " << p << " seen from " << row;
-    }
-  }
-
- private:
-  uint64_t& slot(const SequencePages& pages, int kind, int64_t position) {
-    const Page page = pages.block_tables[kind].pages.at(static_cast<size_t>(position / page_size_));
-    EXPECT_GE(page, 0) << "a page behind the window is reached";
-    return slots_[kind].at(static_cast<size_t>(page * page_size_ + position % page_size_));
-  }
-  // A hash of each prefix of the tokens, and of the salt.
-  static std::vector<uint64_t> beginnings_of(const std::vector<TokenId>& tokens, const std::string& salt) {
-    std::vector<uint64_t> numbers;
-    uint64_t number = std::hash<std::string>()(salt);
-    for (const TokenId token : tokens)
-      numbers.push_back(number = (number ^ static_cast<uint64_t>(token + 1)) * 0x9e3779b97f4a7c15u + 1);
-    return numbers;
-  }
-
-  int64_t page_size_;
-  std::vector<SequencePages> pages_;  // by sequence of the step in flight
-  std::array<std::vector<uint64_t>, kKvKinds> slots_;
-};
-
-// The next token as a function of the tokens so far, with much repetition so that some drafts are accepted.
-TokenId next_token(const std::vector<TokenId>& tokens) {
-  const size_t n = tokens.size();
-  return static_cast<TokenId>((n % 7 == 0 ? n / 7 : static_cast<size_t>(tokens.back()) + 1) % 5);
-}
-
-void expect_each_page_is_owned_as_often_as_it_is_held(const BlockManager& blocks,
-                                                      const Scheduler& scheduler) {
-  for (int kind = 0; kind < kKvKinds; ++kind) {
-    std::map<Page, int> holders;
-    for (const Sequence* sequence : scheduler.sequences())
-      for (const Page page : sequence->pages.block_tables[kind].pages)
-        if (page >= 0) ++holders[page];
-    const BlockPool& pool = blocks.pool(static_cast<KvKind>(kind));
-    ASSERT_EQ(static_cast<int64_t>(holders.size()) + pool.free_pages(), pool.pages());
-    for (const auto& [page, count] : holders) ASSERT_EQ(pool.ref_count(page), count) << "page " << page;
-  }
-}
 
 struct Trace {
   EngineConfig config;
@@ -109,7 +33,7 @@ void replay(const Trace& trace, int64_t& accepted_by_budget) {
   const EngineConfig& config = trace.config;
   BlockManager blocks(trace.blocks);
   Scheduler scheduler(config, blocks);
-  Machine machine(config, trace.blocks);
+  KvMachine machine(config, trace.blocks);
   std::vector<std::vector<TokenId>> beginnings(3);
   for (auto& beginning : beginnings)
     for (int64_t t = below(40); t >= 0; --t) beginning.push_back(static_cast<TokenId>(below(4)));
@@ -173,6 +97,7 @@ void replay(const Trace& trace, int64_t& accepted_by_budget) {
         end(*std::next(living.begin(), below(static_cast<int64_t>(living.size())))->second);
       std::erase_if(next.sequences,
                     [&](const ScheduledSequence& e) { return !living.contains(e.sequence->id); });
+      scheduler.preempt_holders_of_lost_blocks(next);
       dead.clear();
       if (trace.tuned && below(4) == 0)
         scheduler.set(
@@ -205,6 +130,7 @@ void replay(const Trace& trace, int64_t& accepted_by_budget) {
   }
   EXPECT_EQ(ended, kRequests);
   EXPECT_EQ(blocks.pages_in_use(), 0);
+  EXPECT_EQ(blocks.planned(), 0);
 }
 
 Trace trace_of(uint64_t seed) {
@@ -214,17 +140,18 @@ Trace trace_of(uint64_t seed) {
   };
   const auto chance = [&](int percent) { return random() % 100 < static_cast<uint64_t>(percent); };
   EngineConfig c;
-  c.max_context         = 100;
-  c.page_size           = one_of({1, 3, 4, 16});
-  c.max_sequences       = one_of({1, 2, 7, 30});
-  c.step_tokens         = one_of({1, 2, 5, 13, 64});
-  c.continuous_batching = chance(80);
-  c.paged_kv            = chance(80);
-  c.prefix_cache        = chance(80);
-  c.chunked_prefill     = chance(80);
-  c.async_scheduling    = chance(50);
-  c.draft_tokens        = one_of({0, 0, 1, 3, 8});
-  c.draft_sequences     = one_of({1, 4, 30});
+  c.max_context             = 100;
+  c.page_size               = one_of({1, 3, 4, 16});
+  c.max_sequences           = one_of({1, 2, 7, 30});
+  c.step_tokens             = one_of({1, 2, 5, 13, 64});
+  c.continuous_batching     = chance(80);
+  c.paged_kv                = chance(80);
+  c.prefix_cache            = chance(80);
+  c.in_batch_prefix_caching = chance(80);
+  c.chunked_prefill         = chance(80);
+  c.async_scheduling        = chance(50);
+  c.draft_tokens            = one_of({0, 0, 1, 3, 8});
+  c.draft_sequences         = one_of({1, 4, 30});
   if (chance(40)) {
     c.kv_high_watermark = 0.01 * static_cast<double>(one_of({1, 50, 85, 99}));
     c.kv_low_watermark  = c.kv_high_watermark * (chance(50) ? 1 : 0.8);

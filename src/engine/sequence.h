@@ -48,9 +48,8 @@ struct Sequence {
     return std::max<int64_t>(num_tokens() + num_output_placeholders - num_scheduled_tokens, 0);
   }
   // Scheduling order: by priority, then by arrival.
-  bool before(const Sequence& other) const {
-    return std::pair(request.priority, id) < std::pair(other.request.priority, other.id);
-  }
+  SchedulingOrder order() const { return {request.priority, id}; }
+  bool before(const Sequence& other) const { return order() < other.order(); }
 };
 
 }  // namespace fathom::engine

@@ -35,7 +35,8 @@ enum class Dependents { start_late, start_early };
 //
 // The kernel begins before the previous kernel in a chain of dependent launches ends (cuda/launch.cuh). So
 // `rows` must have been written before that previous kernel, and so must the cache except for the last T
-// positions of each row: a step adds at most T positions to a sequence.
+// positions of each row: a step adds at most T positions to a sequence. So no row may read what another
+// sequence's rows of the same step write; in prefill attention they may.
 void decode_attention(View<const bf16, 3> q, const KvLayer& kv, View<const float, 1> sinks, float scale,
                       int64_t window, const PagedRows& rows, int64_t longest, View<bf16, 3> out,
                       StreamRef stream, Dependents dependents = Dependents::start_late);

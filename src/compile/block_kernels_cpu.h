@@ -19,6 +19,7 @@ struct BlockStep {
   float* out             = nullptr;  // of a reduction: one number for each row
   int64_t out_row_stride = 0;
   bool to_bf16           = false;  // results are rounded to bf16
+  bool accumulate        = false;  // a reduction goes on from what out holds
 };
 
 // rows x columns, rows contiguous. out may be an operand. On the widest vectors that the machine has.

@@ -46,8 +46,8 @@ std::string explain(const Graph& graph, const Plan& plan, std::span<const int64_
   }
   for (const Group& group : plan.groups) after += group.bytes(graph, symbols);
 
-  std::string text = fmt::format("{}: {} nodes, {} kernels in {} launches\n", graph.name, graph.size(),
-                                 kernels, plan.groups.size());
+  std::string text = fmt::format("{}: {} nodes, {} kernels in {} launch{}\n", graph.name, graph.size(),
+                                 kernels, plan.groups.size(), plan.groups.size() == 1 ? "" : "es");
   for (size_t s = 0; s < symbols.size(); ++s)
     text += fmt::format("{}{} = {}", s ? ", " : "at ", graph.symbols[s].name, symbols[s]) +
             (s + 1 == symbols.size() ? ": " : "");
@@ -60,7 +60,7 @@ std::string explain(const Graph& graph, const Plan& plan, std::span<const int64_
     const double bytes = group.bytes(graph, symbols);
     text += fmt::format("  {:>6}  {:<4}  {:>10}  {:>10}  {:>4.0f}%  {:>10}  {}\n", g + 1,
                         *group.rule ? group.rule : "-", in_units(of_nodes, "B"), in_units(bytes, "B"),
-                        after > 0 ? 100 * bytes / after : 0, in_units(flops(graph, group, symbols), "F"),
+                        after > 0 ? 100 * bytes / after : 0, in_units(flops(graph, group, symbols), "FLOP"),
                         nodes_text(graph, group));
   }
   if (!plan.refusals.empty()) text += "\nNot fused\n";

@@ -1,5 +1,9 @@
 // A tape on the CPU: block after block of 4 KiB, each instruction over a whole block, so that what passes
-// between instructions stays in L1. Threads share the blocks.
+// between instructions stays in L1. Threads share the rows.
+//
+// A row that is reduced is walked once before the reduction and once after it, each time in blocks: walk w
+// has the instructions that need the results of w reductions, one after another. A value that is needed in a
+// later walk is kept for the whole row; others exist for a block.
 #pragma once
 
 #include <array>
@@ -42,37 +46,62 @@ class TapeCpu {
     std::vector<int64_t> inner;
     int64_t first_axis_bytes = 0;
 
+    int64_t bytes() const { return traits(dtype).bits / 8; }
+    int64_t inner_stride() const { return inner.empty() ? 0 : inner.back(); }
     int64_t column(int64_t c, const std::vector<int64_t>& inner_extents) const;
   };
+
   struct Location {
-    enum class Where { nowhere, slot, row_slot, leaf, constant } where = Where::nowhere;
-    int index                                                          = -1;
+    enum class Where {
+      nowhere,
+      leaf,  // in the memory that it comes from or goes to
+      constant,
+      block,       // a block of numbers, free again after its last use
+      whole_row,   // all columns, for a later walk
+      shared_row,  // one row that all rows read, loaded once
+      per_row,     // a number for each row
+    } where        = Where::nowhere;
+    int index      = -1;  // of the leaf
+    int64_t offset = 0;   // in scratch
   };
-  struct Block {
-    int64_t rows, columns;
-    std::array<std::byte*, kTapeLeaves> leaves;  // their first elements in the block
+
+  struct Bound : Instruction {
+    int walk     = 0;
+    Location at  = {};     // of its value
+    bool no_step = false;  // its value is where it has to be already
+  };
+
+  // Some rows, of which columns [column, column + columns) are at work.
+  struct Cell {
+    int64_t rows, first_column, all_columns, column, columns;
+    std::array<std::byte*, kTapeLeaves> leaves;  // at the first row and column 0 of the tape
     float* scratch;
   };
 
-  void collapse(const Graph& graph, const Tape& tape, std::span<const int64_t> symbols, int64_t first_extent);
+  void bind_leaves(const Graph& graph, const Tape& tape, std::span<const int64_t> symbols,
+                   int64_t first_extent);
+  void order_by_walk(const std::vector<Instruction>& code);
   void locate_values();
+  void locate_in_leaves();
   bool holds(const BoundLeaf& leaf, bool per_row) const;
-  BlockOperand operand(int value, bool per_row, const Block& block) const;
-  void execute(const Instruction& instruction, const Location& at, const Block& block) const;
-  void load(const Instruction& instruction, const Location& at, const Block& block) const;
-  void store(const Instruction& instruction, const Block& block) const;
-  float* place(const Location& at, const Block& block) const;
 
-  std::vector<Instruction> code_;
-  std::vector<Location> at_;         // of each instruction's value
-  std::vector<bool> done_in_place_;  // loads and stores that take no step
-  std::vector<float> constants_;     // by instruction
+  void run_cell(Cell& cell, bool first) const;
+  void execute(const Bound& instruction, const Cell& cell) const;
+  void load(const Bound& instruction, const Cell& cell) const;
+  void store(const Bound& instruction, const Cell& cell) const;
+  float* place(const Location& at, const Cell& cell) const;
+  int64_t row_stride(const Bound& value, const Cell& cell) const;
+  BlockOperand operand(int value, bool per_row, const Cell& cell) const;
+
+  std::vector<Bound> code_;  // by walk; in a walk what is once for each row comes first
+  int walks_ = 1;
+  std::vector<float> constants_;  // by instruction
   std::vector<BoundLeaf> leaves_;
   bool reduces_;
   std::vector<int64_t> prefix_extents_, inner_extents_;
-  int64_t rows_ = 1, columns_ = 1;              // of the last outer axis; of a row
-  int64_t block_rows_ = 1, block_columns_ = 1;  // at most
-  int64_t slots_ = 0, row_slots_ = 0, scratch_ = 0;
+  int64_t rows_ = 1, columns_ = 1;            // of the last outer axis; of a row
+  int64_t cell_rows_ = 1, cell_columns_ = 1;  // at most
+  int64_t scratch_ = 0;
 };
 
 }  // namespace fathom::compile

@@ -164,16 +164,38 @@ TEST(Executable, RowsOfAnyLength) {
     const Tensor s = x + r.to(DType::fp32);
     p.output("s", s);
     p.output("centred", (s - sum(s, {1}, Keep::yes)) * w);
+    const Tensor k = x * w - 2;  // needed again after its sum, and not stored
+    p.output("kept", k + sum(k, {1}, Keep::yes) * k);
     p.output("narrow", max(s * w, 1).to(DType::bf16));
     const Graph graph = canonical(p.graph());
     Executable executable(graph, fuse(graph));
-    EXPECT_EQ(executable.plan().groups.size(), 1u) << width;
+    EXPECT_EQ(executable.plan().groups.size(), 2u) << width;  // kept reads none of the others
     for (const int64_t T_value : {0, 1, 2, 67}) {
       SCOPED_TRACE(testing::Message() << T_value << " x " << width);
       const std::vector<int64_t> symbols = {T_value};
       const auto inputs                  = random_inputs(graph, symbols, 5, Values::whole);
       EXPECT_EQ(run(executable, symbols, inputs, pool), interpret(graph, symbols, inputs));
     }
+  }
+}
+
+// Slices of slices with other movements between them, so that none is folded into another.
+TEST(Executable, MovementIsStrides) {
+  Program p("movement");
+  const Extent T   = p.symbol({.name = "T"});
+  const Tensor x   = p.input("x", {T, 11, 7});
+  const Tensor odd = permute(slice(x, 1, 1, 5, 2), {0, 2, 1});
+  const Tensor y   = slice(slice(odd, 2, 1, 2, 2), 1, 2, 3, 2);
+  p.output("y", -y);
+  p.output("copied", broadcast(reshape(y, {T, 1, 3, 2}), {2, T, 1, 3, 2}, {1, 2, 3, 4}));
+  p.output("sums", sum(y, {0, 2}));
+  const Graph graph = canonical(p.graph());
+  Executable executable(graph, fuse(graph));
+  ThreadPool pool(2);
+  for (const int64_t rows : {0, 1, 13}) {
+    const std::vector<int64_t> symbols = {rows};
+    const auto inputs                  = random_inputs(graph, symbols, 5, Values::whole);
+    EXPECT_EQ(run(executable, symbols, inputs, pool), interpret(graph, symbols, inputs)) << rows;
   }
 }
 

@@ -21,7 +21,7 @@ std::string nodes_text(const Graph& graph, const Group& group) {
     const Op op = graph[group.nodes[i]].op;
     ++times;
     if (i + 1 < group.nodes.size() && graph[group.nodes[i + 1]].op == op) continue;
-    ops += fmt::format(" {}{}", row(op).name, times > 1 ? fmt::format("x{}", times) : "");
+    ops += fmt::format(" {}{}", row(op).name, times > 1 ? fmt::format(" x{}", times) : "");
     times = 0;
   }
   return fmt::format("%{}..%{}{}", group.nodes.front(), group.nodes.back(), ops);
@@ -52,13 +52,13 @@ std::string explain(const Graph& graph, const Plan& plan, std::span<const int64_
     text += fmt::format("{}{} = {}", s ? ", " : "at ", graph.symbols[s].name, symbols[s]) +
             (s + 1 == symbols.size() ? ": " : "");
   text += fmt::format("{} of memory instead of {}\n\n", in_units(after, "B"), in_units(before, "B"));
-  text += "  launch  rule      before       after  share       flops  nodes\n";
+  text += "  launch  rule      before       after  share        flops  nodes\n";
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
     double of_nodes    = 0;
     for (const int id : group.nodes) of_nodes += alone[static_cast<size_t>(id)];
     const double bytes = group.bytes(graph, symbols);
-    text += fmt::format("  {:>6}  {:<4}  {:>10}  {:>10}  {:>4.0f}%  {:>10}  {}\n", g + 1,
+    text += fmt::format("  {:>6}  {:<4}  {:>10}  {:>10}  {:>4.0f}%  {:>11}  {}\n", g + 1,
                         *group.rule ? group.rule : "-", in_units(of_nodes, "B"), in_units(bytes, "B"),
                         after > 0 ? 100 * bytes / after : 0, in_units(flops(graph, group, symbols), "FLOP"),
                         nodes_text(graph, group));

@@ -1,7 +1,8 @@
-// out(r, c) = op(a(r, c), b(r, c)), or op over c of a(r, c)       a block of 4 KiB, fp32
+// v = op(v, other), one after another, for each number of a block of 4 KiB, fp32
 //
-// limit   L1: two loads and a store for each vector
-// idea    a tape's interpreter costs a call for 1024 numbers; between ops they lie in L1, not in registers
+// limit   L1, whose stores are the scarcest: one vector in two cycles on a Zen 4
+// idea    a chain passes over four vectors at a time, which stay in registers between its ops; the switch for
+//         each op costs less than the store and the load that it saves
 #include "compile/block_kernels_cpu.h"
 
 #include <algorithm>
@@ -44,9 +45,6 @@ HWY_INLINE V unless_nan(V x, V result) { return hn::IfThenElse(hn::IsNaN(x), x, 
 // Beyond 104 hn::Exp counts its exponent past the end of a float's; e^104 is infinite in fp32 as e^89 is.
 HWY_INLINE V exponential(F f, V x) { return unless_nan(x, hn::Exp(f, hn::Min(hn::Set(f, 104.0f), x))); }
 
-struct Copy {
-  static HWY_INLINE V of(F, V a, V) { return a; }
-};
 struct Neg {
   static HWY_INLINE V of(F, V a, V) { return hn::Neg(a); }
 };
@@ -96,139 +94,209 @@ struct Round {
   static HWY_INLINE V of(F f, V a, V) { return rounded(f, a); }
 };
 
-enum class Shape { vectors, scalar_a, scalar_b };
-
-template <class Function, bool kBinary, Shape kShape>
-void map_row(const float* a, const float* b, float* out, int64_t n) {
-  const F f;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(f));
-  const V all_a    = hn::Set(f, kShape == Shape::scalar_a ? *a : 0),
-          all_b    = hn::Set(f, kShape == Shape::scalar_b ? *b : 0);
-  int64_t i        = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const V va = kShape == Shape::scalar_a ? all_a : hn::LoadU(f, a + i);
-    const V vb = !kBinary ? va : kShape == Shape::scalar_b ? all_b : hn::LoadU(f, b + i);
-    hn::StoreU(Function::of(f, va, vb), f, out + i);
-  }
-  if (i == n) return;
-  const auto rest = hn::FirstN(f, static_cast<size_t>(n - i));
-  const V va      = kShape == Shape::scalar_a ? all_a : hn::MaskedLoad(rest, f, a + i);
-  const V vb      = !kBinary ? va : kShape == Shape::scalar_b ? all_b : hn::MaskedLoad(rest, f, b + i);
-  hn::BlendedStore(Function::of(f, va, vb), rest, f, out + i);
-}
-
-bool is_flat(const BlockOperand& operand, int64_t columns) {
-  return !operand.scalar && operand.row_stride == columns;
-}
-
-template <class Function, bool kBinary>
-void map(const BlockStep& s, int64_t rows, int64_t columns) {
-  if (is_flat(s.a, columns) && s.out_row_stride == columns && (!kBinary || is_flat(s.b, columns))) {
-    columns *= rows;
-    rows = 1;
-  }
-  const F f;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float *a = s.a.data + r * s.a.row_stride, *b = kBinary ? s.b.data + r * s.b.row_stride : a;
-    float* out = s.out + r * s.out_row_stride;
-    if (s.a.scalar && (!kBinary || s.b.scalar))
-      std::fill_n(out, columns, hn::GetLane(Function::of(f, hn::Set(f, *a), hn::Set(f, *b))));
-    else if (s.a.scalar)
-      map_row<Function, kBinary, Shape::scalar_a>(a, b, out, columns);
-    else if (kBinary && s.b.scalar)
-      map_row<Function, kBinary, Shape::scalar_b>(a, b, out, columns);
-    else
-      map_row<Function, kBinary, Shape::vectors>(a, b, out, columns);
-  }
-}
-
 struct Sum {
   static constexpr float kIdentity = 0;
   static HWY_INLINE V combine(V a, V b) { return hn::Add(a, b); }
   static HWY_INLINE V of_lanes(F f, V v) { return hn::SumOfLanes(f, v); }
-  static HWY_INLINE V of_copies(F f, V v, int64_t n) { return hn::Mul(v, hn::Set(f, static_cast<float>(n))); }
 };
 struct Largest {
   static constexpr float kIdentity = -std::numeric_limits<float>::infinity();
   static HWY_INLINE V combine(V a, V b) { return hn::Max(a, b); }
   static HWY_INLINE V of_lanes(F f, V v) { return hn::MaxOfLanes(f, v); }
-  static HWY_INLINE V of_copies(F, V v, int64_t) { return v; }
+};
+struct Nothing {
+  static constexpr float kIdentity = 0;
+  static HWY_INLINE V combine(V a, V) { return a; }
+  static HWY_INLINE V of_lanes(F, V v) { return v; }
 };
 
+// Four vectors, or one with a mask: a switch for each op is little beside what it does to them.
+struct Tile {
+  V v0, v1, v2, v3;
+
+  static HWY_INLINE int64_t size(F f) { return 4 * static_cast<int64_t>(hn::Lanes(f)); }
+  static HWY_INLINE Tile all(F f, float number, int64_t) {
+    const V v = hn::Set(f, number);
+    return {v, v, v, v};
+  }
+  static HWY_INLINE Tile load(F f, const float* from, int64_t) {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(f));
+    return {hn::LoadU(f, from), hn::LoadU(f, from + lanes), hn::LoadU(f, from + 2 * lanes),
+            hn::LoadU(f, from + 3 * lanes)};
+  }
+  HWY_INLINE void store(F f, float* to) const {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(f));
+    hn::StoreU(v0, f, to);
+    hn::StoreU(v1, f, to + lanes);
+    hn::StoreU(v2, f, to + 2 * lanes);
+    hn::StoreU(v3, f, to + 3 * lanes);
+  }
+  template <class Function>
+  HWY_INLINE void apply(F f, const Tile& a, const Tile& b) {
+    v0 = Function::of(f, a.v0, b.v0);
+    v1 = Function::of(f, a.v1, b.v1);
+    v2 = Function::of(f, a.v2, b.v2);
+    v3 = Function::of(f, a.v3, b.v3);
+  }
+  template <class R>
+  HWY_INLINE void reduce_into(F, Tile& sums) const {
+    sums.v0 = R::combine(sums.v0, v0);
+    sums.v1 = R::combine(sums.v1, v1);
+    sums.v2 = R::combine(sums.v2, v2);
+    sums.v3 = R::combine(sums.v3, v3);
+  }
+};
+
+struct Rest {
+  V v0;
+  int64_t n;  // lanes that count
+
+  static HWY_INLINE Rest all(F f, float number, int64_t n) { return {hn::Set(f, number), n}; }
+  static HWY_INLINE Rest load(F f, const float* from, int64_t n) {
+    return {hn::MaskedLoad(hn::FirstN(f, static_cast<size_t>(n)), f, from), n};
+  }
+  HWY_INLINE void store(F f, float* to) const {
+    hn::BlendedStore(v0, hn::FirstN(f, static_cast<size_t>(n)), f, to);
+  }
+  template <class Function>
+  HWY_INLINE void apply(F f, const Rest& a, const Rest& b) {
+    v0 = Function::of(f, a.v0, b.v0);
+  }
+  template <class R>
+  HWY_INLINE void reduce_into(F f, Tile& sums) const {
+    sums.v0 = R::combine(sums.v0,
+                         hn::IfThenElse(hn::FirstN(f, static_cast<size_t>(n)), v0, hn::Set(f, R::kIdentity)));
+  }
+};
+
+// The operands of a chain in one row.
+struct Row {
+  const float* first;
+  std::array<const float*, BlockChain::kLength> others;
+  std::array<float*, BlockChain::kLength> outs;
+};
+
+template <class T>
+HWY_INLINE T operand(F f, const BlockOperand& operand, const float* row, int64_t i, int64_t n) {
+  return operand.scalar() ? T::all(f, *row, n) : T::load(f, row + i, n);
+}
+
+// Not inlined: they need all registers, and the other ops want theirs.
+template <class T>
+HWY_NOINLINE void apply_function(F f, Op op, T& v) {
+  if (op == Op::exp) return v.template apply<Exp>(f, v, v);
+  if (op == Op::sigmoid) return v.template apply<Sigmoid>(f, v, v);
+  v.template apply<Tanh>(f, v, v);
+}
+
+template <class T>
+HWY_INLINE void apply(F f, Op op, const T& a, const T& b, T& v) {
+  switch (op) {
+    case Op::cast:
+      return;
+    case Op::neg:
+      return v.template apply<Neg>(f, a, a);
+    case Op::abs:
+      return v.template apply<Abs>(f, a, a);
+    case Op::sqrt:
+      return v.template apply<Sqrt>(f, a, a);
+    case Op::rsqrt:
+      return v.template apply<Rsqrt>(f, a, a);
+    case Op::add:
+      return v.template apply<Add>(f, a, b);
+    case Op::sub:
+      return v.template apply<Sub>(f, a, b);
+    case Op::mul:
+      return v.template apply<Mul>(f, a, b);
+    case Op::div:
+      return v.template apply<Div>(f, a, b);
+    case Op::min:
+      return v.template apply<Min>(f, a, b);
+    case Op::max:
+      return v.template apply<Max>(f, a, b);
+    default: {
+      T function = a;
+      apply_function(f, op, function);
+      v = function;
+    }
+  }
+}
+
+// The chain's value of n elements from column i on.
+template <class T>
+HWY_INLINE T value(F f, const BlockChain& chain, const Row& row, int64_t i, int64_t n) {
+  T v = operand<T>(f, chain.first, row.first, i, n);
+  for (int k = 0; k < chain.count; ++k) {
+    const BlockOp& op = chain.ops[static_cast<size_t>(k)];
+    T a = v, b = v;
+    if (op.other.data) {
+      const T other = operand<T>(f, op.other, row.others[static_cast<size_t>(k)], i, n);
+      if (op.swapped)
+        a = other;
+      else
+        b = other;
+    }
+    apply(f, op.op, a, b, v);
+    if (op.to_bf16) v.template apply<Round>(f, v, v);
+    if (op.out) v.store(f, row.outs[static_cast<size_t>(k)] + i);
+  }
+  return v;
+}
+
 template <class R>
-V reduced_row(const float* a, int64_t n) {
+void run_row(const BlockChain& chain, const Row& row, int64_t columns, float* reduced) {
   const F f;
   const auto lanes = static_cast<int64_t>(hn::Lanes(f));
-  V v0 = hn::Set(f, R::kIdentity), v1 = v0, v2 = v0, v3 = v0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    v0 = R::combine(v0, hn::LoadU(f, a + i));
-    v1 = R::combine(v1, hn::LoadU(f, a + i + lanes));
-    v2 = R::combine(v2, hn::LoadU(f, a + i + 2 * lanes));
-    v3 = R::combine(v3, hn::LoadU(f, a + i + 3 * lanes));
+  Tile sums        = Tile::all(f, R::kIdentity, 0);
+  int64_t i        = 0;
+  for (; i + Tile::size(f) <= columns; i += Tile::size(f))
+    value<Tile>(f, chain, row, i, Tile::size(f)).template reduce_into<R>(f, sums);
+  for (; i < columns; i += lanes) {
+    const int64_t n = std::min(lanes, columns - i);
+    value<Rest>(f, chain, row, i, n).template reduce_into<R>(f, sums);
   }
-  for (; i + lanes <= n; i += lanes) v0 = R::combine(v0, hn::LoadU(f, a + i));
-  if (i < n) {
-    const auto rest = hn::FirstN(f, static_cast<size_t>(n - i));
-    v1 = R::combine(v1, hn::IfThenElse(rest, hn::MaskedLoad(rest, f, a + i), hn::Set(f, R::kIdentity)));
-  }
-  return R::of_lanes(f, R::combine(R::combine(v0, v1), R::combine(v2, v3)));
+  if (!reduced) return;
+  V all = R::of_lanes(f, R::combine(R::combine(sums.v0, sums.v1), R::combine(sums.v2, sums.v3)));
+  if (chain.accumulate) all = R::combine(hn::Set(f, *reduced), all);
+  // Once, when the row is done.
+  *reduced = hn::GetLane(chain.reduced_to_bf16 ? rounded(f, all) : all);
 }
 
-template <class R>
-void reduce(const BlockStep& s, int64_t rows, int64_t columns) {
-  const F f;
+bool is_flat(const BlockOperand& operand, int64_t columns) {
+  return !operand.data || (!operand.scalar() && operand.row_stride == columns) ||
+         (operand.scalar() && operand.row_stride == 0);
+}
+
+// Whether rows follow one another in all that the chain touches, so that they are one.
+bool is_flat(const BlockChain& chain, int64_t columns) {
+  if (chain.reduced || !is_flat(chain.first, columns)) return false;
+  return std::all_of(chain.ops.begin(), chain.ops.begin() + chain.count, [&](const BlockOp& op) {
+    return is_flat(op.other, columns) && (!op.out || op.out_row_stride == columns);
+  });
+}
+
+void run(const BlockChain& chain, int64_t rows, int64_t columns) {
+  if (is_flat(chain, columns)) {
+    columns *= rows;
+    rows = 1;
+  }
+  Row row;
   for (int64_t r = 0; r < rows; ++r) {
-    const float* a = s.a.data + r * s.a.row_stride;
-    float& result  = s.out[r * s.out_row_stride];
-    V all = s.a.scalar && columns > 0 ? R::of_copies(f, hn::Set(f, *a), columns) : reduced_row<R>(a, columns);
-    if (s.accumulate) all = R::combine(hn::Set(f, result), all);
-    // Once, when the row is done.
-    result = hn::GetLane(s.to_bf16 ? rounded(f, all) : all);
+    row.first = chain.first.data + r * chain.first.row_stride;
+    for (int k = 0; k < chain.count; ++k) {
+      const auto at     = static_cast<size_t>(k);
+      const BlockOp& op = chain.ops[at];
+      row.others[at]    = op.other.data ? op.other.data + r * op.other.row_stride : nullptr;
+      row.outs[at]      = op.out ? op.out + r * op.out_row_stride : nullptr;
+    }
+    float* reduced = chain.reduced ? chain.reduced + r * chain.reduced_row_stride : nullptr;
+    if (chain.reduce == Op::reduce_max)
+      run_row<Largest>(chain, row, columns, reduced);
+    else if (chain.reduce == Op::sum)
+      run_row<Sum>(chain, row, columns, reduced);
+    else
+      run_row<Nothing>(chain, row, columns, nullptr);
   }
-}
-
-void apply(const BlockStep& s, int64_t rows, int64_t columns) {
-  switch (s.op) {
-    case Op::neg:
-      return map<Neg, false>(s, rows, columns);
-    case Op::abs:
-      return map<Abs, false>(s, rows, columns);
-    case Op::exp:
-      return map<Exp, false>(s, rows, columns);
-    case Op::sqrt:
-      return map<Sqrt, false>(s, rows, columns);
-    case Op::rsqrt:
-      return map<Rsqrt, false>(s, rows, columns);
-    case Op::sigmoid:
-      return map<Sigmoid, false>(s, rows, columns);
-    case Op::tanh:
-      return map<Tanh, false>(s, rows, columns);
-    case Op::add:
-      return map<Add, true>(s, rows, columns);
-    case Op::sub:
-      return map<Sub, true>(s, rows, columns);
-    case Op::mul:
-      return map<Mul, true>(s, rows, columns);
-    case Op::div:
-      return map<Div, true>(s, rows, columns);
-    case Op::min:
-      return map<Min, true>(s, rows, columns);
-    case Op::max:
-      return map<Max, true>(s, rows, columns);
-    default:
-      return map<Copy, false>(s, rows, columns);
-  }
-}
-
-void run(const BlockStep& s, int64_t rows, int64_t columns) {
-  if (s.op == Op::sum) return reduce<Sum>(s, rows, columns);
-  if (s.op == Op::reduce_max) return reduce<Largest>(s, rows, columns);
-  if (s.to_bf16 && s.op == Op::cast) return map<Round, false>(s, rows, columns);
-  apply(s, rows, columns);
-  if (s.to_bf16)
-    map<Round, false>({.a = {s.out, s.out_row_stride}, .out = s.out, .out_row_stride = s.out_row_stride},
-                      rows, columns);
 }
 
 }  // namespace
@@ -240,8 +308,8 @@ namespace fathom::compile {
 
 HWY_EXPORT(run);
 
-void run_block_step(const BlockStep& step, int64_t rows, int64_t columns) {
-  HWY_DYNAMIC_DISPATCH(run)(step, rows, columns);
+void run_block_chain(const BlockChain& chain, int64_t rows, int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(run)(chain, rows, columns);
 }
 
 }  // namespace fathom::compile

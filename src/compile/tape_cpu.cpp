@@ -82,12 +82,13 @@ int64_t TapeCpu::row_stride(const Bound& value, const Cell& cell) const {
 }
 
 // A value as an operand of an instruction that makes one number for each row (per_row) or for each element.
-BlockOperand TapeCpu::operand(int value, bool per_row, const Cell& cell) const {
-  const Bound& bound = code_[static_cast<size_t>(value)];
-  if (bound.kind == Kind::constant) return {&constants_[static_cast<size_t>(value)], 0, true};
-  const int64_t stride = row_stride(bound, cell);
-  if (bound.per_row) return {place(bound.at, cell), per_row ? 0 : stride, !per_row};
-  return {place(bound.at, cell), stride, false};
+// Written in place, field by field: a copy would wait for its stores.
+void TapeCpu::write_operand(int value, bool per_row, const Cell& cell, BlockOperand& operand) const {
+  const Bound& bound    = code_[static_cast<size_t>(value)];
+  const bool constant   = bound.kind == Kind::constant;
+  operand.data          = constant ? &constants_[static_cast<size_t>(value)] : place(bound.at, cell);
+  operand.row_stride    = constant || (bound.per_row && per_row) ? 0 : row_stride(bound, cell);
+  operand.column_stride = constant ? 0 : !bound.per_row || per_row;
 }
 
 void TapeCpu::load(const Bound& bound, const Cell& cell) const {
@@ -116,25 +117,26 @@ void TapeCpu::load(const Bound& bound, const Cell& cell) const {
 }
 
 void TapeCpu::store(const Bound& bound, const Cell& cell) const {
-  const auto l             = static_cast<size_t>(bound.leaf);
-  const BoundLeaf& leaf    = leaves_[l];
-  const BlockOperand value = operand(bound.a, bound.per_row, cell);
-  const auto rows          = [&](auto type) {
+  const auto l          = static_cast<size_t>(bound.leaf);
+  const BoundLeaf& leaf = leaves_[l];
+  BlockOperand value;
+  write_operand(bound.a, bound.per_row, cell, value);
+  const auto rows = [&](auto type) {
     using T = decltype(type);
     if (bound.per_row)
       return with_stride(leaf.row, [&](const auto& column) {
-        store_row<T>(value.data, value.scalar, cell.rows, column, cell.leaves[l]);
+        store_row<T>(value.data, value.scalar(), cell.rows, column, cell.leaves[l]);
       });
     for (int64_t r = 0; r < cell.rows; ++r) {
       const float* from = value.data + r * value.row_stride;
       std::byte* row    = cell.leaves[l] + r * leaf.row * leaf.bytes();
       if (leaf.inner.size() > 1)
         store_row<T>(
-            from, value.scalar, cell.columns,
+            from, value.scalar(), cell.columns,
             [&](int64_t c) { return leaf.column(cell.column + c, inner_extents_); }, row);
       else
         with_stride(leaf.inner_stride(), [&](const auto& column) {
-          store_row<T>(from, value.scalar, cell.columns, column,
+          store_row<T>(from, value.scalar(), cell.columns, column,
                        row + cell.column * leaf.inner_stride() * leaf.bytes());
         });
     }
@@ -142,52 +144,74 @@ void TapeCpu::store(const Bound& bound, const Cell& cell) const {
   leaf.dtype == DType::bf16 ? rows(bf16{}) : rows(float{});
 }
 
-void TapeCpu::execute(const Bound& bound, const Cell& cell) const {
-  BlockStep step{.op             = bound.op,
-                 .out            = place(bound.at, cell),
-                 .out_row_stride = row_stride(bound, cell),
-                 .to_bf16        = bound.to_bf16};
-  if (bound.kind == Kind::reduce) {
-    step.a          = operand(bound.a, false, cell);
-    step.accumulate = cell.column > cell.first_column;
-    step.to_bf16    = bound.to_bf16 && cell.column + cell.columns == cell.first_column + cell.all_columns;
-    return run_block_step(step, cell.rows, cell.columns);
+// before: the instruction whose value the chain has, -1 at its beginning, where it has the first operand.
+void TapeCpu::write_op(const Bound& bound, int before, const Cell& cell, BlockOp& op) const {
+  const int chained = before < 0 ? bound.a : before;
+  const int other   = bound.a == chained ? bound.b : bound.a;
+  op.op             = bound.op;
+  op.to_bf16        = bound.to_bf16;
+  op.swapped        = bound.a != chained;
+  op.other.data     = nullptr;
+  if (other >= 0 && other != chained) write_operand(other, bound.per_row, cell, op.other);
+  op.out = nullptr;
+  if (bound.at.where == Location::Where::nowhere) return;
+  op.out            = place(bound.at, cell);
+  op.out_row_stride = row_stride(bound, cell);
+}
+
+// The instruction and those that take its value out of registers. Returns the position after them.
+size_t TapeCpu::execute(size_t i, const Cell& cell) const {
+  const bool per_row = code_[i].per_row && code_[i].kind != Kind::reduce;
+  BlockChain chain;
+  write_operand(code_[i].a, per_row, cell, chain.first);
+  for (int before = -1;;) {
+    const Bound& bound = code_[i];
+    if (bound.kind == Kind::reduce) {
+      chain.reduce             = bound.op;
+      chain.reduced            = place(bound.at, cell);
+      chain.reduced_row_stride = row_stride(bound, cell);
+      chain.accumulate         = cell.column > cell.first_column;
+      chain.reduced_to_bf16 =
+          bound.to_bf16 && cell.column + cell.columns == cell.first_column + cell.all_columns;
+      break;
+    }
+    write_op(bound, before, cell, chain.ops[static_cast<size_t>(chain.count++)]);
+    if (!bound.continued) break;
+    before = static_cast<int>(i);
+    do ++i;
+    while (code_[i].no_step);
   }
-  step.a = operand(bound.a, bound.per_row, cell);
-  if (bound.b >= 0) step.b = operand(bound.b, bound.per_row, cell);
-  bound.per_row ? run_block_step(step, 1, cell.rows) : run_block_step(step, cell.rows, cell.columns);
+  per_row ? run_block_chain(chain, 1, cell.rows) : run_block_chain(chain, cell.rows, cell.columns);
+  return i + 1;
 }
 
 void TapeCpu::run_cell(Cell& cell, bool first) const {
+  const auto step = [&](size_t i) {
+    const Bound& bound = code_[i];
+    if (bound.kind == Kind::compute || bound.kind == Kind::reduce) return execute(i, cell);
+    if (bound.kind == Kind::load && !bound.no_step) load(bound, cell);
+    if (bound.kind == Kind::store && !bound.no_step) store(bound, cell);
+    return i + 1;
+  };
   const auto is_once = [](const Bound& bound) {
     return bound.per_row && bound.kind != Kind::reduce && bound.kind != Kind::store;
   };
-  const auto step = [&](const Bound& bound) {
-    if (bound.no_step) return;
-    if (bound.kind == Kind::load)
-      load(bound, cell);
-    else if (bound.kind == Kind::store)
-      store(bound, cell);
-    else
-      execute(bound, cell);
-  };
-  size_t begin = 0;
+  const auto is_shared = [](const Bound& bound) { return bound.at.where == Location::Where::shared_row; };
+  size_t begin         = 0;
   for (int walk = 0; walk < walks_; ++walk) {
     cell.column  = cell.first_column;
     cell.columns = cell.all_columns;
-    for (; begin < code_.size() && code_[begin].walk == walk && is_once(code_[begin]); ++begin)
-      step(code_[begin]);
+    while (begin < code_.size() && code_[begin].walk == walk && is_once(code_[begin])) begin = step(begin);
     size_t end = begin;
     while (end < code_.size() && code_[end].walk == walk) ++end;
     // What all rows share is loaded by a thread's first cell.
     for (size_t i = begin; first && i < end; ++i)
-      if (code_[i].at.where == Location::Where::shared_row) step(code_[i]);
+      if (is_shared(code_[i])) step(i);
     const int64_t columns_end = cell.first_column + cell.all_columns;
     const int64_t block       = cell.rows == 1 ? kBlock : cell.all_columns;
     do {
       cell.columns = std::min(block, columns_end - cell.column);
-      for (size_t i = begin; i < end; ++i)
-        if (code_[i].at.where != Location::Where::shared_row) step(code_[i]);
+      for (size_t i = begin; i < end;) i = is_shared(code_[i]) ? i + 1 : step(i);
       cell.column += cell.columns;
     } while (cell.column < columns_end);
     begin = end;

@@ -1,5 +1,5 @@
-// A tape on the CPU: block after block of 4 KiB, each instruction over a whole block, so that what passes
-// between instructions stays in L1. Threads share the rows.
+// A tape on the CPU: block after block of 4 KiB, each chain of instructions over a whole block, so that what
+// passes between instructions stays in registers or in L1. Threads share the rows.
 //
 // A row that is reduced is walked once before the reduction and once after it, each time in blocks: walk w
 // has the instructions that need the results of w reductions, one after another. A value that is needed in a
@@ -66,9 +66,10 @@ class TapeCpu {
   };
 
   struct Bound : Instruction {
-    int walk     = 0;
-    Location at  = {};     // of its value
-    bool no_step = false;  // its value is where it has to be already
+    int walk       = 0;
+    Location at    = {};     // of its value
+    bool no_step   = false;  // its value is where it has to be already
+    bool continued = false;  // the next step takes its value out of registers
   };
 
   // Some rows, of which columns [column, column + columns) are at work.
@@ -83,15 +84,17 @@ class TapeCpu {
   void order_by_walk(const std::vector<Instruction>& code);
   void locate_values();
   void locate_in_leaves();
+  void find_chains();
   bool holds(const BoundLeaf& leaf, bool per_row) const;
 
   void run_cell(Cell& cell, bool first) const;
-  void execute(const Bound& instruction, const Cell& cell) const;
+  size_t execute(size_t begin, const Cell& cell) const;
+  void write_op(const Bound& bound, int before, const Cell& cell, BlockOp& op) const;
   void load(const Bound& instruction, const Cell& cell) const;
   void store(const Bound& instruction, const Cell& cell) const;
   float* place(const Location& at, const Cell& cell) const;
   int64_t row_stride(const Bound& value, const Cell& cell) const;
-  BlockOperand operand(int value, bool per_row, const Cell& cell) const;
+  void write_operand(int value, bool per_row, const Cell& cell, BlockOperand& operand) const;
 
   std::vector<Bound> code_;  // by walk; in a walk what is once for each row comes first
   int walks_ = 1;

@@ -74,6 +74,7 @@ TapeCpu::TapeCpu(const Graph& graph, const Tape& tape, std::span<const int64_t> 
   cell_columns_ = reduces_ ? columns_ : std::min(columns_, kBlock);
   cell_rows_ = std::clamp<int64_t>(kBlock / std::max<int64_t>(columns_, 1), 1, std::max<int64_t>(rows_, 1));
   locate_in_leaves();
+  find_chains();
   locate_values();
 }
 
@@ -81,9 +82,10 @@ void TapeCpu::order_by_walk(const std::vector<Instruction>& code) {
   const std::vector<int> walks = walks_of(code);
   std::vector<size_t> order(code.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  // In a walk: what is done once for each row, loads, and the rest.
   const auto key = [&](size_t i) {
-    return std::pair(walks[i],
-                     code[i].kind == Kind::reduce || code[i].kind == Kind::store || !code[i].per_row);
+    const bool once = code[i].per_row && code[i].kind != Kind::reduce && code[i].kind != Kind::store;
+    return std::pair(walks[i], once ? 0 : is_source(code[i]) ? 1 : 2);
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   std::vector<int> now(code.size(), -1);
@@ -184,11 +186,33 @@ void TapeCpu::locate_in_leaves() {
   }
 }
 
+// An instruction whose value the next one takes passes it on in registers.
+void TapeCpu::find_chains() {
+  int length = 1;
+  for (size_t i = 0; i < code_.size(); ++i) {
+    if (code_[i].no_step) continue;
+    size_t next = i + 1;
+    while (next < code_.size() && code_[next].no_step) ++next;
+    const int value = static_cast<int>(i);
+    const bool takes =
+        next < code_.size() && code_[next].walk == code_[i].walk &&
+        (code_[next].a == value || code_[next].b == value) &&
+        (code_[next].kind == Kind::reduce || (code_[next].kind == Kind::compute && !code_[next].per_row));
+    code_[i].continued =
+        code_[i].kind == Kind::compute && !code_[i].per_row && takes && length < BlockChain::kLength;
+    length = code_[i].continued ? length + 1 : 1;
+  }
+}
+
 void TapeCpu::locate_values() {
   std::vector<size_t> last_use(code_.size());
+  std::vector<int> readers(code_.size());
   for (size_t i = 0; i < code_.size(); ++i)
-    for (const int value : {code_[i].a, code_[i].b})
-      if (value >= 0) last_use[static_cast<size_t>(value)] = i;
+    for (const int value : {code_[i].a, code_[i].b == code_[i].a ? -1 : code_[i].b})
+      if (value >= 0) {
+        last_use[static_cast<size_t>(value)] = i;
+        ++readers[static_cast<size_t>(value)];
+      }
   const auto take = [&](int64_t floats) {
     const int64_t offset = scratch_;
     scratch_ += (floats + 15) / 16 * 16;
@@ -204,6 +228,7 @@ void TapeCpu::locate_values() {
       if (at.where == Location::Where::block) free_blocks.push_back(at.offset);
     }
     if (bound.kind == Kind::store || bound.at.where != Location::Where::nowhere) continue;
+    if (bound.continued && readers[i] == 1) continue;  // it lives in registers
     if (bound.per_row) {
       bound.at = {Location::Where::per_row, -1, take(cell_rows_)};
       continue;

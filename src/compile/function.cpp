@@ -63,10 +63,7 @@ std::optional<std::string> broken_guard(const Graph& graph, const std::vector<Ar
 // From 2 on: below, an extent is a constant of its entry.
 void raise_minimum(Graph& graph) {
   for (Symbol& symbol : graph.symbols)
-    if (symbol.min < 2 && symbol.max > 1) {
-      symbol.min = 2;
-      if (symbol.typical() > symbol.max) symbol.max = symbol.min = symbol.multiple;
-    }
+    if (symbol.max > 1) symbol.min = std::max<int64_t>(symbol.min, 2);
 }
 
 template <class T>
@@ -187,15 +184,21 @@ Function::Entry& Function::entry_for(const std::vector<Array>& inputs, std::vect
       if (entry.row_major[i] != inputs[i].row_major()) return false;
     return true;
   };
+  // The entry of the last call first: where it serves, no other's guards are looked at.
+  const auto serves = [&](size_t e) {
+    return !broken_guard(entries_[e].executable->graph(), inputs, symbols) && layouts(entries_[e]);
+  };
+  for (size_t tried = 0; tried < entries_.size(); ++tried) {
+    const size_t e = (last_ + tried) % entries_.size();
+    if (!serves(e)) continue;
+    last_ = e;
+    ++entries_[e].hits;
+    return entries_[e];
+  }
   std::string because = "the first call";
-  for (Entry& entry : entries_) {
-    const Graph& graph = entry.executable->graph();
-    const auto broken  = broken_guard(graph, inputs, symbols);
-    if (!broken && layouts(entry)) {
-      ++entry.hits;
-      return entry;
-    }
-    because = broken ? *broken : "the same inputs are row-major, and are not";
+  if (!entries_.empty()) {
+    const auto broken = broken_guard(entries_.back().executable->graph(), inputs, symbols);
+    because           = broken ? *broken : "the same inputs are row-major, and are not";
   }
   note_values(inputs);
   if (entries_.size() >= options_.max_entries) {
@@ -217,6 +220,7 @@ Function::Entry& Function::entry_for(const std::vector<Array>& inputs, std::vect
   FATHOM_EXPECT(!broken,
                 fmt::format("{}: a new entry does not serve its own call: {}", name_, broken.value_or("")));
   entries_.push_back(std::move(entry));
+  last_ = entries_.size() - 1;
   return entries_.back();
 }
 

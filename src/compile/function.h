@@ -41,7 +41,7 @@ struct Options {
 class Function {
  public:
   struct Entry {
-    std::string because;          // the guard of the entry before it that failed first
+    std::string because;          // the first guard of the entry before it that failed
     std::vector<bool> row_major;  // of each input; others are packed before a run
     std::unique_ptr<Executable> executable;
     int64_t hits                          = 0;
@@ -72,6 +72,7 @@ class Function {
   Graph graph_;  // where there is no trace
   Options options_;
   std::vector<Entry> entries_;
+  size_t last_   = 0;  // the entry of the last call
   int64_t calls_ = 0;
   // Of each input and axis: the first value, and whether there was another.
   std::vector<std::vector<std::pair<int64_t, bool>>> seen_;

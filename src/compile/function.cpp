@@ -254,6 +254,17 @@ void Function::run(const std::vector<Array>& inputs, const std::vector<Array>& o
   entry.executable->run(symbols, from, to, pool);
 }
 
+std::vector<std::string> breaks_of(const std::string& name, const Trace& trace,
+                                   const std::vector<Array>& inputs) {
+  Program program(name, true);
+  std::vector<Tensor> tensors;
+  for (const Array& input : inputs)
+    tensors.push_back(program.input(fmt::format("in{}", tensors.size()),
+                                    {input.extents.begin(), input.extents.end()}, input.dtype));
+  trace(program, tensors);
+  return program.breaks();
+}
+
 std::vector<std::string> guards(const Function::Entry& entry) {
   const Graph& graph = entry.executable->graph();
   std::vector<std::string> guards;

@@ -78,6 +78,12 @@ class Function {
   std::vector<std::vector<std::pair<int64_t, bool>>> seen_;
 };
 
+// Every break on the trace's way for inputs of these dtypes and extents, as messages with place, cause and
+// cure; none: it is one graph. A value that the host reads is taken for 1, so that branches on others are not
+// seen.
+std::vector<std::string> breaks_of(const std::string& name, const Trace& trace,
+                                   const std::vector<Array>& inputs);
+
 // "x.extent(0) == 8", one for each condition of the entry.
 std::vector<std::string> guards(const Function::Entry& entry);
 

@@ -1,5 +1,6 @@
 #include "compile/function.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -147,6 +148,24 @@ TEST(Function, ABreakInTheTraceIsAnError) {
   Call call({4});
   EXPECT_THROW(call.run(f, pool), GraphBreak);
   EXPECT_TRUE(f.entries().empty());
+}
+
+TEST(Function, AllBreaksOfATraceAreNamed) {
+  const int line    = __LINE__ + 2;
+  const Trace trace = [](Program& p, const std::vector<Tensor>& in) {
+    if (sum(in[0], {0}).item() > 0) p.output("y", in[0] * in[1]);
+    p.output("z", in[0] * static_cast<double>(reduce_max(in[1], {0}).item()));
+  };
+  Call call({4});
+  const auto breaks = breaks_of("broken", trace, {call.in(call.x), call.in(call.r)});
+  ASSERT_EQ(breaks.size(), 2u);
+  EXPECT_EQ(breaks[0].find(fmt::format("function_test.cpp:{}: the host reads a value of %2 sum", line)), 0u)
+      << breaks[0];
+  EXPECT_EQ(
+      breaks[1].find(fmt::format("function_test.cpp:{}: the host reads a value of %4 reduce_max", line + 1)),
+      0u)
+      << breaks[1];
+  EXPECT_TRUE(breaks_of("whole", kTrace, {call.in(call.x), call.in(call.r)}).empty());
 }
 
 }  // namespace

@@ -11,19 +11,20 @@
 namespace fathom::compile {
 namespace {
 
-Tensor add_node(Graph& graph, Node node, const Here& here) {
-  node.place = here.place();
+Tensor add_node(Capture& capture, Node node, const Here& here) {
+  Graph& graph = capture.graph;
+  node.place   = here.place();
   const Status status =
       check_type(node.op, graph.operand_types(node), node.attributes, node.type, graph.symbols);
   if (!status)
     throw ContractError(
         fmt::format("{} ({}): {}", row(node.op).name, node.place.text(), status.error().message));
-  return {&graph, graph.add(std::move(node))};
+  return {&capture, graph.add(std::move(node))};
 }
 
 Tensor add_node(const Tensor& x, Op op, Type type, Attributes attributes, const Here& here) {
   return add_node(
-      x.graph(),
+      x.capture(),
       {.op = op, .type = std::move(type), .operands = {x.node()}, .attributes = std::move(attributes)}, here);
 }
 
@@ -50,8 +51,8 @@ Shape common_shape(const Shape& a, const Shape& b) {
   return shape;
 }
 
-Tensor constant(Graph& graph, double value, DType dtype, const Here& here) {
-  return add_node(graph, {.op = Op::constant, .type = {dtype, {}}, .attributes = {.value = value}}, here);
+Tensor constant(Capture& capture, double value, DType dtype, const Here& here) {
+  return add_node(capture, {.op = Op::constant, .type = {dtype, {}}, .attributes = {.value = value}}, here);
 }
 
 Tensor unary(Op op, const Operand& x) {
@@ -63,15 +64,16 @@ Tensor binary(Op op, const Operand& a, const Operand& b) {
   const Here& here     = a.here;
   const Tensor& tensor = a.is_number() ? b.tensor : a.tensor;
   const auto of        = [&](const Operand& operand) {
-    return operand.is_number() ? constant(tensor.graph(), operand.number, tensor.dtype(), here)
+    return operand.is_number() ? constant(tensor.capture(), operand.number, tensor.dtype(), here)
                                       : operand.tensor;
   };
   Tensor x = of(a), y = of(b);
-  FATHOM_EXPECT(&x.graph() == &y.graph(), fmt::format("{}: operands of two programs", here.place().text()));
+  FATHOM_EXPECT(&x.capture() == &y.capture(),
+                fmt::format("{}: operands of two programs", here.place().text()));
   const Shape shape = common_shape(x.shape(), y.shape());
   x                 = broadcast_to(x, shape, here);
   y                 = broadcast_to(y, shape, here);
-  return add_node(tensor.graph(), {.op = op, .type = {x.dtype(), shape}, .operands = {x.node(), y.node()}},
+  return add_node(tensor.capture(), {.op = op, .type = {x.dtype(), shape}, .operands = {x.node(), y.node()}},
                   here);
 }
 
@@ -100,11 +102,15 @@ Tensor Tensor::to(DType dtype, const Here& here) const {
 }
 
 float Tensor::item(const Here& here) const {
-  throw GraphBreak(fmt::format(
+  const Graph& graph  = capture_->graph;
+  std::string message = fmt::format(
       "{}: the host reads a value of {}, which exists only in a run, so the graph of '{}' breaks here. "
       "Keep the value in the graph (min, max and arithmetic on tensors), or make it an output and "
       "a second program of what follows",
-      here.place().text(), describe(*graph_, node_), graph_->name));
+      here.place().text(), describe(graph, node_), graph.name);
+  if (!capture_->collects_breaks) throw GraphBreak(message);
+  capture_->breaks.push_back(std::move(message));
+  return 1;
 }
 
 Tensor operator+(const Operand& a, const Operand& b) { return binary(Op::add, a, b); }
@@ -181,35 +187,37 @@ std::pair<Tensor, Tensor> unzip(const Tensor& x, const Here& here) {
 
 Tensor matmul(const Tensor& x, const Tensor& w, const Here& here) {
   const Shape shape = {x.rank() > 0 ? x.shape()[0] : Extent(1), w.rank() > 0 ? w.shape()[0] : Extent(1)};
-  return add_node(x.graph(),
+  return add_node(x.capture(),
                   {.op = Op::matmul, .type = {DType::fp32, shape}, .operands = {x.node(), w.node()}}, here);
 }
 
-Program::Program(std::string name) { graph_.name = std::move(name); }
+Program::Program(std::string name, bool collects_breaks) : capture_{.collects_breaks = collects_breaks} {
+  capture_.graph.name = std::move(name);
+}
 
 Extent Program::symbol(const Symbol& symbol) {
-  graph_.symbols.push_back(symbol);
-  return Extent::of_symbol(static_cast<int>(graph_.symbols.size()) - 1);
+  capture_.graph.symbols.push_back(symbol);
+  return Extent::of_symbol(static_cast<int>(capture_.graph.symbols.size()) - 1);
 }
 
 Tensor Program::input(const std::string& name, Shape shape, DType dtype, const Here& here) {
-  return add_node(graph_, {.op = Op::input, .type = {dtype, std::move(shape)}, .name = name}, here);
+  return add_node(capture_, {.op = Op::input, .type = {dtype, std::move(shape)}, .name = name}, here);
 }
 
 Tensor Program::iota(Shape shape, int64_t axis, DType dtype, const Here& here) {
-  return add_node(graph_, {.op = Op::iota, .type = {dtype, std::move(shape)}, .attributes = {.axes = {axis}}},
-                  here);
+  return add_node(capture_,
+                  {.op = Op::iota, .type = {dtype, std::move(shape)}, .attributes = {.axes = {axis}}}, here);
 }
 
 void Program::output(const std::string& name, const Tensor& tensor) {
-  FATHOM_EXPECT(&tensor.graph() == &graph_, fmt::format("output '{}' is another program's tensor", name));
-  graph_.outputs.push_back({name, tensor.node()});
+  FATHOM_EXPECT(&tensor.capture() == &capture_, fmt::format("output '{}' is another program's tensor", name));
+  capture_.graph.outputs.push_back({name, tensor.node()});
 }
 
 const Graph& Program::graph() const {
-  const Status status = verify(graph_);
+  const Status status = verify(capture_.graph);
   if (!status) throw ContractError(status.error().message);
-  return graph_;
+  return capture_.graph;
 }
 
 }  // namespace fathom::compile

@@ -34,25 +34,33 @@ struct Here {
   Place place() const;  // the file without its folders
 };
 
+// What a trace writes.
+struct Capture {
+  Graph graph;
+  bool collects_breaks = false;
+  std::vector<std::string> breaks;  // messages, where they are collected
+};
+
 class Tensor {
  public:
-  Tensor(Graph* graph, int node) : graph_(graph), node_(node) {}
+  Tensor(Capture* capture, int node) : capture_(capture), node_(node) {}
 
   DType dtype() const { return type().dtype; }
   const Shape& shape() const { return type().shape; }
   int64_t rank() const { return static_cast<int64_t>(shape().size()); }
   Tensor to(DType dtype, const Here& here = {}) const;
 
-  // The graph breaks here: always throws GraphBreak, with the place and the cure.
-  [[noreturn]] float item(const Here& here = {}) const;
+  // The graph breaks here: throws GraphBreak, with the place and the cure. Where breaks are collected it is
+  // noted, and the trace goes on with 1.
+  float item(const Here& here = {}) const;
 
-  Graph& graph() const { return *graph_; }
+  Capture& capture() const { return *capture_; }
   int node() const { return node_; }
 
  private:
-  const Type& type() const { return (*graph_)[node_].type; }
+  const Type& type() const { return capture_->graph[node_].type; }
 
-  Graph* graph_;
+  Capture* capture_;
   int node_;
 };
 
@@ -107,7 +115,7 @@ Tensor matmul(const Tensor& x, const Tensor& w, const Here& here = {});  // [M, 
 // A graph while it is written down. Tensors point into it, so it stays where it is.
 class Program {
  public:
-  explicit Program(std::string name);
+  explicit Program(std::string name, bool collects_breaks = false);
   Program(const Program&)            = delete;
   Program& operator=(const Program&) = delete;
 
@@ -118,9 +126,10 @@ class Program {
 
   // Verified: throws ContractError where names collide or symbols admit no value.
   const Graph& graph() const;
+  const std::vector<std::string>& breaks() const { return capture_.breaks; }
 
  private:
-  Graph graph_;
+  Capture capture_;
 };
 
 }  // namespace fathom::compile

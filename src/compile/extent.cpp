@@ -9,7 +9,7 @@
 namespace fathom::compile {
 
 int64_t Symbol::typical() const {
-  const int64_t near = std::clamp<int64_t>(1024, min, max);
+  const int64_t near = std::max(min, std::min<int64_t>(1024, max));
   const int64_t down = near / multiple * multiple;
   return admits(down) ? down : down + multiple;
 }
@@ -40,7 +40,9 @@ std::string Extent::text(std::span<const Symbol> symbols) const {
 }
 
 Extent operator*(const Extent& a, const Extent& b) {
-  Extent result(a.coefficient_ * b.coefficient_);
+  Extent result;
+  if (__builtin_mul_overflow(a.coefficient_, b.coefficient_, &result.coefficient_))
+    result.coefficient_ = INT64_MAX;
   if (result.coefficient_ == 0) return result;
   result.symbols_.resize(a.symbols_.size() + b.symbols_.size());
   std::merge(a.symbols_.begin(), a.symbols_.end(), b.symbols_.begin(), b.symbols_.end(),

@@ -9,6 +9,9 @@
 
 namespace fathom::compile {
 
+// Of a symbol's values, and of a tensor's elements.
+inline constexpr int64_t kMostElements = int64_t{1} << 50;
+
 // An extent whose value is known at a call alone, within bounds that guards check.
 struct Symbol {
   std::string name;
@@ -38,6 +41,7 @@ class Extent {
   std::string text(std::span<const Symbol> symbols) const;
 
   bool operator==(const Extent&) const = default;
+  // Saturates, far beyond kMostElements.
   friend Extent operator*(const Extent& a, const Extent& b);
 
  private:

@@ -14,7 +14,8 @@ Status verify_symbols(const Graph& graph) {
   for (const Symbol& symbol : graph.symbols) {
     if (symbol.name.empty() || !names.insert(symbol.name).second)
       return Error{fmt::format("{}: two symbols are called '{}'; rename one", graph.name, symbol.name)};
-    if (symbol.min < 0 || symbol.multiple < 1 || !symbol.admits(symbol.typical()))
+    if (symbol.min < 0 || symbol.max > kMostElements || symbol.multiple < 1 ||
+        !symbol.admits(symbol.typical()))
       return Error{fmt::format("{}: no value of {} lies in {}..{} and is a multiple of {}", graph.name,
                                symbol.name, symbol.min, symbol.max, symbol.multiple)};
   }
@@ -28,6 +29,14 @@ Status verify_extents(const Graph& graph, const Node& node) {
       if (symbol < 0 || symbol >= static_cast<int>(graph.symbols.size()))
         return Error{fmt::format("symbol {} is not in the program's table; declare it", symbol)};
   }
+  double elements = 1;
+  for (const Extent& extent : node.type.shape) {
+    elements *= static_cast<double>(extent.coefficient());
+    for (const int symbol : extent.symbols())
+      elements *= static_cast<double>(graph.symbols[static_cast<size_t>(symbol)].typical());
+  }
+  if (elements > static_cast<double>(kMostElements))
+    return Error{"it has more than 2^50 elements; are extents right?"};
   return Ok{};
 }
 

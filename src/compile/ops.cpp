@@ -131,7 +131,9 @@ struct Checker {
       if (!from()[i].is_constant() || !type.shape[i].is_constant())
         return Error{fmt::format("axis {} of {} is symbolic; a slice takes all of it", i, shown(from()))};
       const int64_t length = type.shape[i].coefficient(), extent = from()[i].coefficient();
-      if (start < 0 || step < 1 || length < 0 || (length > 0 && start + (length - 1) * step >= extent))
+      const bool inside =
+          length == 0 || (start < extent && length - 1 <= (extent - 1 - start) / std::max<int64_t>(step, 1));
+      if (start < 0 || step < 1 || step > std::max<int64_t>(extent, 1) || length < 0 || !inside)
         return Error{fmt::format("{} elements from {} in steps of {} leave axis {} of {}", length, start,
                                  step, i, shown(from()))};
     }

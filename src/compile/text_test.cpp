@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 
+#include "compile/canonical.h"
+#include "compile/fuse.h"
 #include "compile/random_graph.h"
 #include "compile/tensor.h"
 
@@ -68,6 +71,33 @@ TEST(Text, ReadsWhatAPersonWrites) {
   EXPECT_EQ((*graph)[1].place.text(), "squares.py:3");
 }
 
+// Text that is nearly right is read or refused, and what is read can be compiled.
+TEST(Text, BrokenTextIsRefused) {
+  std::mt19937_64 random(1);
+  const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const std::string letters = "%0123456789*,[]=\"#@T-. \nabfpx";
+  int read                  = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = print(random_graph(static_cast<uint64_t>(round % 40), 8, Values::any));
+    for (size_t edits = pick(4) + 1; edits > 0; --edits) {
+      const size_t at = pick(text.size());
+      if (pick(3) == 0)
+        text.erase(at, pick(3) + 1);
+      else
+        text[at] = letters[pick(letters.size())];
+    }
+    const auto graph = parse(text, "broken.ir");
+    if (!graph) {
+      EXPECT_FALSE(graph.error().message.empty());
+      continue;
+    }
+    ++read;
+    EXPECT_LE(fuse(canonical(*graph)).groups.size(), static_cast<size_t>(graph->size()));
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_LT(read, 3900);
+}
+
 TEST(Text, ErrorsNameFileLineAndCure) {
   const std::pair<const char*, const char*> wrongs[] = {
       {"%0 = inpt \"x\" fp32[4]", "a.ir:1: 'inpt' is no op"},
@@ -80,6 +110,11 @@ TEST(Text, ErrorsNameFileLineAndCure) {
       {"output \"y\" %3", "output 'y' is %3, which the program lacks"},
       {"%0 = neg %0 fp32[4]", "%0 neg (a.ir:1): operand %0 does not come before it"},
       {"symbol T 4..3", "no value of T"},
+      {"symbol T 0..9223372036854775807", "no value of T"},
+      {"symbol T 0..9 multiple 0", "no value of T"},
+      {"%0 = input \"x\" fp32[4000000000*4000000000]", "more than 2^50 elements"},
+      {"%0 = input \"x\" fp32[4]\n%1 = slice %0 starts=[1] steps=[9223372036854775807] fp32[1]",
+       "in steps of"},
       {"hello", "a.ir:1: '%' was expected at 'hello'"},
   };
   for (const auto& [text, message] : wrongs) {

@@ -120,7 +120,8 @@ class Fuser {
   bool follows_rows(const Tape& tape, int matmul) const {
     if (tape.outer.empty() || tape.outer[0] != graph_[matmul].type.shape[0]) return false;
     return std::all_of(tape.leaves.begin(), tape.leaves.end(), [&](const Leaf& leaf) {
-      return leaf.node != matmul || (leaf.map[0] == AxisMap{0, 0, 1} && leaf.map[1].axis != 0);
+      const auto along_row = [](const AxisMap& axis) { return axis.axis != 0 || axis.step == 0; };
+      return leaf.node != matmul || (leaf.map[0] == AxisMap{0, 0, 1} && along_row(leaf.map[1]));
     });
   }
 

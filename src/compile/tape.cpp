@@ -166,16 +166,16 @@ class TapeMaker {
     if (!first && row(node.op).flops > kRecomputable)
       refuse(fmt::format("{} would be computed twice", describe(graph_, id)));
     if (is_reduction(node.op)) return reduction(id, map);
-    const auto rounds = [&](const Node& of) { return of.type.dtype == DType::bf16; };
+    const bool to_bf16 = node.type.dtype == DType::bf16;
     if (node.op == Op::constant) return constant(node);
     // A copy of a view, or a cast to fp32: the value is the operand's.
     if (is_movement(node.op)) return computed(node.operands[0], *through(graph_, id, map));
-    if (node.op == Op::cast && !rounds(node)) return computed(node.operands[0], map);
+    if (node.op == Op::cast && !to_bf16) return computed(node.operands[0], map);
     Instruction instruction{.kind    = Instruction::Kind::compute,
                             .op      = node.op,
                             .per_row = spans_rows(map),
                             .a       = computed(node.operands.front(), map),
-                            .to_bf16 = rounds(node)};
+                            .to_bf16 = to_bf16};
     if (node.operands.size() == 2) instruction.b = computed(node.operands.back(), map);
     return emit(instruction);
   }

@@ -132,6 +132,32 @@ class Cli(unittest.TestCase):
         self.assertEqual(nothing.returncode, 5)
         self.assertIn("ch15:monolithic_engine", nothing.stderr.replace("\n", " "))
 
+    def test_compile_explains_programs_and_files(self):
+        explained = self.fathom("compile", "explain", "mlp", "--at", "T=64")
+        self.assertEqual(explained.returncode, 0, explained.stderr)
+        self.assertIn("in 3 launches", explained.stdout)
+        self.assertRegex(explained.stdout, "at T = 64: [0-9.]+ kB of memory instead of [0-9.]+ MB")
+        for rule in ("R2", "R3", "Not fused", "a launch has one matmul"):
+            self.assertIn(rule, explained.stdout)
+        # What is shown is a file that is read back as the same program.
+        shown = self.fathom("compile", "show", "mlp", "--stage", "captured")
+        self.assertRegex(shown.stdout, r"matmul .* @ programs.cpp:\d+")
+        path = pathlib.Path(self.folder.name, "copy.ir")
+        path.write_text(shown.stdout)
+        self.assertEqual(self.fathom("compile", "show", "copy.ir", "--stage", "captured").stdout, shown.stdout)
+        self.assertEqual(self.fathom("compile", "explain", "copy.ir", "--at", "T=64").stdout, explained.stdout)
+
+        path.write_text('symbol T 1..8\n%0 = input "x" fp32[T, 6]\n%1 = neg %0 fp32[6]\noutput "y" %1\n')
+        wrongs = {("explain", "mpl"): "did you mean 'mlp'", ("show", "gone.ir"): "cannot read gone.ir",
+                  ("explain", "copy.ir"): r"%1 neg \(copy.ir:3\): its shape is \[T, 6\], not \[6\]",
+                  ("explain", "mlp", "--at", "U=3"): "no symbol 'U'", ("explain", "mlp", "--at", "T=0"): "lies in 1..65536",
+                  ("explain", "mlp", "--at", "T=x"): "lies in", ("show", "mlp", "--stage", "fused"): "--stage", ("explain",): "target"}
+        for args, message in wrongs.items():
+            result = self.fathom("compile", *args)
+            self.assertEqual(result.returncode, 5, args)
+            self.assertRegex(result.stderr, message)
+            self.assertEqual(result.stdout, "")
+
     def test_json_to_stdout_is_json_and_nothing_else(self):
         result, _ = self.run_once("ch08:accumulators", "--json")
         self.assertEqual(json.loads(result.stdout)["schema"], "fathom.results/1")

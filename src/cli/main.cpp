@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   add_diff(app, exit_code);
   add_techniques(app, exit_code);
   add_history(app, exit_code);
+  add_compile(app, exit_code);
   add_model(app, exit_code);
   add_generate(app, exit_code);
   add_chat(app, exit_code);

@@ -18,6 +18,7 @@ void add_roofline(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_techniques(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
+void add_compile(CLI::App& app, int& exit_code);
 void add_model(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_chat(CLI::App& app, int& exit_code);

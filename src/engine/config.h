@@ -147,8 +147,8 @@ struct EngineConfig {
     EngineConfig config        = *this;
     config.continuous_batching = config.paged_kv = config.prefix_cache = false;
     config.in_batch_prefix_caching = config.chunked_prefill = config.async_scheduling = false;
-    config.eplb.enabled                                                               = false;
 
+    config.eplb.enabled   = false;
     config.cudagraph_mode = CudaGraphMode::none;
     config.draft_tokens   = 0;
     config.fused_experts = config.early_output_projection = false;

@@ -15,10 +15,10 @@ namespace fathom::lab {
 
 // 16 hexadecimal digits (XXH3, 64 bits) of an experiment's sources, as the compiler sees them (tokens, see
 // lab/source_tokens.h; Python as it is): every .cpp, .h, .cu, .cuh and .py file of the folder, and what they
-// include of experiments/, src/kernels/, src/model/ and src/load/, each header with its implementations
-// beside it. An experiment that includes the engine has all of src/engine, with everything that includes of
-// src/. The harness itself (src/lab, src/measure, src/machine) does not count, nor do tests and notes: they
-// do not change what is measured. `folder` is relative to `root`:
+// include of experiments/, src/kernels/, src/compile/, src/model/ and src/load/, each header with its
+// implementations beside it. An experiment that includes the engine has all of src/engine, with everything
+// that includes of src/. The harness itself (src/lab, src/measure, src/machine) does not count, nor do tests
+// and notes: they do not change what is measured. `folder` is relative to `root`:
 // "experiments/ch07_memory_access/transpose_cpu".
 std::string hash_sources(const std::filesystem::path& root, const std::string& folder);
 

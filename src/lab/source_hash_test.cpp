@@ -93,6 +93,12 @@ TEST_F(SourceHashTest, FollowsKernelsAndNeighbouringHeaders) {
   write("experiments/ch07_memory/shared_alone_test.cpp", "int a_test;\n");
   write("experiments/ch07_memory/sharedness.cpp", "int another;\n");
   EXPECT_EQ(hash(), implemented);
+  // The compiler's code is measured as a kernel is.
+  write("src/compile/fuse.h", "int one;\n");
+  write("experiments/ch07_memory/shared.h", "#include \"compile/fuse.h\"\n");
+  const std::string compiled = hash();
+  write("src/compile/fuse.cpp", "int two;\n");
+  EXPECT_NE(hash(), compiled);
 }
 
 TEST_F(SourceHashTest, FollowsTheWholeEngineWhereOneFileIncludesIt) {

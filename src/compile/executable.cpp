@@ -1,0 +1,189 @@
+#include "compile/executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/expect.h"
+#include "core/thread_pool.h"
+#include "kernels/gemm/linear.h"
+
+namespace fathom::compile {
+namespace {
+
+// Rows of a matmul that its tape finishes before the next: 256 KiB of results stay in L2.
+int64_t rows_of_chunk(int64_t columns) {
+  constexpr int64_t kRowBlock = 48, kNumbers = 65536;  // linear_cpu works on 48 rows at once
+  return std::max<int64_t>(kNumbers / std::max<int64_t>(columns, 1) / kRowBlock, 1) * kRowBlock;
+}
+
+int64_t bytes_in_memory(const Type& type, std::span<const int64_t> symbols) {
+  return product(type.shape).value(symbols) * traits(type.dtype).bits / 8;
+}
+
+void write_iota(const Type& type, int64_t axis, std::span<const int64_t> symbols, std::byte* to) {
+  const std::vector<int64_t> extents = values(type.shape, symbols);
+  const auto a                       = static_cast<size_t>(axis);
+  const int64_t repeat = count(std::span(extents).subspan(a + 1)), all = count(extents);
+  for (int64_t i = 0; i < all; ++i) {
+    const auto position = static_cast<float>(i / repeat % extents[a]);
+    if (type.dtype == DType::bf16)
+      reinterpret_cast<bf16*>(to)[i] = bf16(position);
+    else
+      reinterpret_cast<float*>(to)[i] = position;
+  }
+}
+
+}  // namespace
+
+Executable::Executable(Graph graph, Plan plan) : graph_(std::move(graph)), plan_(std::move(plan)) {
+  output_.assign(graph_.nodes.size(), -1);
+  inputs_ = graph_.inputs();
+  for (size_t o = graph_.outputs.size(); o-- > 0;)
+    output_[static_cast<size_t>(graph_.outputs[o].node)] = static_cast<int>(o);
+  for (int id = 0; id < graph_.size(); ++id)
+    if (plan_.stored[static_cast<size_t>(id)] && output_[static_cast<size_t>(id)] < 0) in_slab_.push_back(id);
+}
+
+int64_t Executable::extent(int node, size_t axis, std::span<const int64_t> symbols) const {
+  return graph_[node].type.shape[axis].value(symbols);
+}
+
+std::vector<Lifetime> Executable::lifetimes(std::span<const int64_t> symbols) const {
+  const int launches = static_cast<int>(plan_.groups.size());
+  std::vector<int> first(graph_.nodes.size()), last(graph_.nodes.size());
+  for (int launch = 0; launch < launches; ++launch) {
+    const Group& group = plan_.groups[static_cast<size_t>(launch)];
+    const auto reads   = [&](int node) {
+      last[static_cast<size_t>(base_of(graph_, plan_.roles, node))] = launch;
+    };
+    for (const int id : group.nodes) first[static_cast<size_t>(id)] = last[static_cast<size_t>(id)] = launch;
+    if (group.tape)
+      for (const Leaf& leaf : group.tape->leaves) reads(leaf.node);
+    if (group.matmul >= 0)
+      for (const int operand : graph_[group.matmul].operands) reads(operand);
+  }
+  // An output that shows another node's memory is copied from there at the end.
+  for (const Output& output : graph_.outputs)
+    last[static_cast<size_t>(base_of(graph_, plan_.roles, output.node))] = launches;
+  std::vector<Lifetime> lifetimes;
+  for (const int id : in_slab_)
+    lifetimes.push_back({bytes_in_memory(graph_[id].type, symbols), first[static_cast<size_t>(id)],
+                         last[static_cast<size_t>(id)]});
+  return lifetimes;
+}
+
+std::unique_ptr<Executable::Bound> Executable::bind(std::span<const int64_t> symbols, int threads) const {
+  auto bound     = std::make_unique<Bound>();
+  bound->symbols = {symbols.begin(), symbols.end()};
+  bound->threads = threads;
+  bound->slab    = slab(symbols);
+  bound->memory  = Buffer<std::byte>(bound->slab.bytes);
+  bound->at.resize(graph_.nodes.size());
+  for (size_t i = 0; i < in_slab_.size(); ++i)
+    bound->at[static_cast<size_t>(in_slab_[i])] = bound->memory.data() + bound->slab.offsets[i];
+
+  int64_t scratch = 0, operand = 0, result = 0, matmul = 0;
+  for (const Group& group : plan_.groups) {
+    Launch launch;
+    if (group.tape) launch.leaves.resize(group.tape->leaves.size());
+    if (group.matmul >= 0) {
+      const int x         = graph_[group.matmul].operands[0];
+      const int64_t depth = extent(x, 1, symbols), columns = extent(group.matmul, 1, symbols);
+      const bool converted = graph_[x].type.dtype == DType::bf16;
+      launch.rows          = extent(x, 0, symbols);
+      launch.chunk         = group.tape || converted
+                                 ? std::min(rows_of_chunk(std::max(columns, converted ? depth : 0)), launch.rows)
+                                 : launch.rows;
+      if (converted) operand = std::max(operand, launch.chunk * depth);
+      if (group.tape) result = std::max(result, launch.chunk * columns);
+      matmul = std::max(matmul, kernels::linear_cpu_scratch_bytes(launch.chunk, depth, threads));
+      if (group.tape) launch.tape.emplace(graph_, *group.tape, symbols, launch.chunk);
+      if (group.tape && launch.chunk > 0 && launch.rows % launch.chunk)
+        launch.last_tape.emplace(graph_, *group.tape, symbols, launch.rows % launch.chunk);
+    } else if (group.tape) {
+      launch.tape.emplace(graph_, *group.tape, symbols);
+    }
+    for (const auto* tape : {&launch.tape, &launch.last_tape})
+      if (*tape) scratch = std::max(scratch, (*tape)->scratch_floats(threads));
+    bound->launches.push_back(std::move(launch));
+  }
+  bound->scratch = Buffer<float>(scratch);
+  bound->operand = Buffer<float>(operand);
+  bound->result  = Buffer<float>(result);
+  bound->matmul  = Buffer<std::byte>(matmul);
+  return bound;
+}
+
+void Executable::run_matmul(const Group& group, Launch& launch, ThreadPool& pool) {
+  const Node& node   = graph_[group.matmul];
+  const Bound& bound = *bound_;
+  const auto memory = [&](int id) { return bound.at[static_cast<size_t>(base_of(graph_, plan_.roles, id))]; };
+  const int64_t depth   = extent(node.operands[0], 1, bound.symbols),
+                columns = extent(group.matmul, 1, bound.symbols);
+  const View<const bf16, 2> w(reinterpret_cast<const bf16*>(memory(node.operands[1])), {columns, depth});
+  const bool converted = graph_[node.operands[0]].type.dtype == DType::bf16;
+  const bool kept      = !group.tape || group.keeps_matmul;
+  const Execution on{.threads = &pool, .scratch = bound.matmul.view()};
+
+  for (int64_t first = 0; first < launch.rows; first += launch.chunk) {
+    const int64_t rows = std::min(launch.chunk, launch.rows - first);
+    const float* x     = reinterpret_cast<const float*>(memory(node.operands[0])) + first * depth;
+    if (converted) {
+      const bf16* from = reinterpret_cast<const bf16*>(memory(node.operands[0])) + first * depth;
+      pool.parallel_for(rows * depth, 4096, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) bound.operand.data()[i] = static_cast<float>(from[i]);
+      });
+      x = bound.operand.data();
+    }
+    float* y = kept ? reinterpret_cast<float*>(memory(group.matmul)) + first * columns : bound.result.data();
+    kernels::linear_cpu({x, {rows, depth}}, w, {}, kernels::Output::overwrite, {y, {rows, columns}}, on);
+    if (!group.tape) continue;
+    const TapeCpu& tape = rows == launch.chunk ? *launch.tape : *launch.last_tape;
+    for (size_t l = 0; l < launch.leaves.size(); ++l) {
+      const int leaf   = group.tape->leaves[l].node;
+      launch.leaves[l] = leaf == group.matmul ? reinterpret_cast<std::byte*>(y)
+                                              : memory(leaf) + first * tape.first_axis_bytes(l);
+    }
+    tape.run(launch.leaves, bound.scratch.data(), pool);
+  }
+}
+
+void Executable::run(std::span<const int64_t> symbols, std::span<const void* const> inputs,
+                     std::span<void* const> outputs, ThreadPool& pool) {
+  FATHOM_EXPECT(inputs.size() == inputs_.size() && outputs.size() == graph_.outputs.size() &&
+                    symbols.size() == graph_.symbols.size(),
+                "a pointer for each input and output, a value for each symbol");
+  if (!bound_ || bound_->threads != pool.threads() || !std::ranges::equal(bound_->symbols, symbols))
+    bound_ = bind(symbols, pool.threads());
+  std::vector<std::byte*>& at = bound_->at;
+  // Inputs are only read; leaves of tapes are one kind of pointer.
+  for (size_t i = 0; i < inputs.size(); ++i)
+    at[static_cast<size_t>(inputs_[i])] = static_cast<std::byte*>(const_cast<void*>(inputs[i]));
+  for (size_t id = 0; id < at.size(); ++id)
+    if (plan_.stored[id] && output_[id] >= 0)
+      at[id] = static_cast<std::byte*>(outputs[static_cast<size_t>(output_[id])]);
+
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    const Group& group = plan_.groups[g];
+    Launch& launch     = bound_->launches[g];
+    if (group.matmul >= 0) {
+      run_matmul(group, launch, pool);
+    } else if (!group.tape) {
+      const auto id = static_cast<size_t>(group.nodes[0]);
+      write_iota(graph_.nodes[id].type, graph_.nodes[id].attributes.axes[0], symbols, at[id]);
+    } else {
+      for (size_t l = 0; l < launch.leaves.size(); ++l)
+        launch.leaves[l] = at[static_cast<size_t>(base_of(graph_, plan_.roles, group.tape->leaves[l].node))];
+      launch.tape->run(launch.leaves, bound_->scratch.data(), pool);
+    }
+  }
+  // Outputs that are inputs, the same node twice, or another node's memory under another shape.
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const int id          = graph_.outputs[o].node;
+    const std::byte* from = at[static_cast<size_t>(base_of(graph_, plan_.roles, id))];
+    const int64_t bytes   = bytes_in_memory(graph_[id].type, symbols);
+    if (from != outputs[o] && bytes > 0) std::memcpy(outputs[o], from, static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace fathom::compile

@@ -51,6 +51,42 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.stdout, "")
         self.assertIn("transpose_cpu", result.stderr)
 
+    def test_stats_sums_a_trace(self):
+        trace = os.path.join(self.folder.name, "trace_n=1.json")
+        launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 2, "args": {"correlation": 7}}
+        load = {"cat": "cuda_driver", "name": "cuLibraryLoadData", "ts": 4, "dur": 6}
+        kernel = {"cat": "kernel", "name": "gemm", "pid": 0, "ts": 5, "dur": 9, "args": {"correlation": 7}}
+        step = {"cat": "user_annotation", "name": "step", "ts": 0, "dur": 20}
+        with open(trace, "w") as file:
+            json.dump({"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **event}
+                                       for event in (launch, load, kernel, step)]}, file)
+        text = self.fathom("stats", trace)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertRegex(text.stdout, r"cuLibraryLoadData\s+75.0 %\s+6.00 µs\s+1")
+        self.assertRegex(text.stdout, "75.0 % of the time in API calls is loading")
+        summary = json.loads(self.fathom("stats", self.folder.name, "--json").stdout)
+        self.assertEqual(summary["schema"], "fathom.api_summary/1")
+        self.assertEqual(summary["kernels"][0]["range"], "step")
+        self.assertIn("total_ns", self.fathom("stats", trace, "--csv").stdout)
+        empty = os.path.join(self.folder.name, "empty")
+        os.mkdir(empty)
+        missing = self.fathom("stats", empty)
+        self.assertEqual(missing.returncode, 5)
+        self.assertIn("no trace", missing.stderr)
+
+    def test_profile_choices_are_checked_before_anything_runs(self):
+        for flags, said in ((["--profile", "--ncu-section", "WarpStats"], "did you mean WarpStateStats?"),
+                            (["--profile", "--ncu-kernel", "a("], "is no regular expression"),
+                            (["--ncu-kernel", "a"], "add --profile")):
+            result = self.fathom("run", "ch08:accumulators", *flags, "--artifacts-dir", self.artifacts)
+            self.assertEqual(result.returncode, 5, flags)
+            self.assertIn(said, result.stderr)
+            self.assertFalse(os.path.exists(self.artifacts), flags)
+        counters = self.fathom("run", "--query-metrics", "--section", "WarpStateStats")
+        self.assertEqual(counters.returncode, 0, counters.stderr)
+        self.assertIn("stall_barrier", counters.stdout)
+        self.assertNotIn("dram_bytes_read", counters.stdout)
+
     def test_a_misspelt_flag_and_verb_are_usage_errors(self):
         for args in (["run", "--quik"], ["rn"], ["run", "-a", "n"], ["run", "ch08:accumulators", "-a", "m=3"]):
             result = self.fathom(*args)

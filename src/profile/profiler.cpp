@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "lab/json_text.h"
 #include "lab/target.h"
+#include "profile/api_summary.h"
 #include "profile/cpu_profile.h"
 #include "profile/kernel_table.h"
 #include "profile/occupancy.h"
@@ -163,7 +164,10 @@ class EitherProfiler final : public lab::Profiler {
              const std::vector<std::string>& notes) const {
     const std::string id = lab::result_id(what.experiment, what.variant, what.at);
     const Files files(options_.folder, what);
-    timeline(activity, id).write(files.path("trace", "json"));
+    const Trace trace = timeline(activity, id);
+    trace.write(files.path("trace", "json"));
+    if (const auto summary = api_summary(nlohmann::json::parse(trace.json())))
+      files.write("api", id, to_json(*summary), to_markdown(*summary), summary->notes);
     files.write("kernels", id, to_json(table), to_markdown(table) + counters_markdown(table), notes);
   }
 

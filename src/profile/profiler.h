@@ -21,7 +21,7 @@ struct ProfilerOptions {
   KernelFilter kernels;
   bool counters = true;  // false where a replayed kernel would wait forever: several GPUs, flags in memory
   // Folder of the run. <folder>/<experiment>/<variant>/ gets trace_<point>.json for ui.perfetto.dev,
-  // kernels_<point> as .json and .md (of a CPU functions_<point>), each written atomically.
+  // kernels_<point> and api_<point> as .json and .md (of a CPU functions_<point>), each written atomically.
   // Empty: no files.
   std::string folder;
   double cpu_s = 0.5;  // of CPU time that the repeated calls of a CPU variant take

@@ -174,6 +174,8 @@ TEST(Profiler, WritesItsFilesBesideTheVariant) {
   // The counters of the longest kernel first, each with its meaning.
   EXPECT_NE(page.find("| dram_bytes_written | 500 | 50 | Bytes written to DRAM. |"), std::string::npos)
       << page;
+  EXPECT_EQ(json::parse(contents("api_n=64.json")).at("schema"), "fathom.api_summary/1");
+  EXPECT_NE(contents("api_n=64.md").find("| `second`"), std::string::npos);
   fs::remove_all(folder);
 }
 

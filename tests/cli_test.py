@@ -16,6 +16,7 @@ import time
 import unittest
 
 FATHOM = os.path.abspath(sys.argv.pop(1))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Cli(unittest.TestCase):
@@ -51,6 +52,44 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.stdout, "")
         self.assertIn("transpose_cpu", result.stderr)
 
+    def test_diagnose_says_what_limits_a_record(self):
+        record = ROOT / "results/h100-80gb-hbm3/ch07/l2_persistence.json"
+        table = self.fathom("diagnose", str(record))
+        self.assertEqual(table.returncode, 0, table.stderr)
+        self.assertIn("excess_traffic", table.stdout)
+        self.assertIn("machine h100-80gb-hbm3", table.stderr)
+        one = self.fathom("diagnose", str(record), "ch07/l2_persistence/unmanaged?table_mib=16",
+                          "--results-dir", str(ROOT / "results"))
+        self.assertEqual(one.returncode, 0, one.stderr)
+        self.assertRegex(one.stdout, "limited by DRAM: DRAM moves 9[0-9.]* %")
+        self.assertRegex(one.stdout, r"1 excess_traffic \(sure\)")
+        # The cure with the gain that the record of the same machine has.
+        self.assertIn("ch07/l2_persistence/evict_first (1.11", one.stdout)
+        self.assertRegex(" ".join(one.stdout.split()), r"not tried, for want of:.*waves_per_multiprocessor")
+        self.assertLess(len(one.stdout.splitlines()), 40)
+        self.assertLessEqual(max(map(len, one.stdout.splitlines())), 100)
+        whole = json.loads(self.fathom("diagnose", str(record), "--json").stdout)
+        self.assertEqual(whole["schema"], "fathom.diagnosis/1")
+        first = next(r for r in whole["results"] if r["id"].startswith("ch07/l2_persistence/unmanaged?"))
+        self.assertEqual(first["findings"][0]["cause"], "excess_traffic")
+        self.assertGreater(first["findings"][0]["evidence"][0]["value"], 1.2)
+
+    def test_diagnose_of_a_record_without_counters_names_what_takes_them(self):
+        result = self.fathom("diagnose", "ch06/bank_conflicts/plain?tiles=16384", "--machine", "h100-80gb-hbm3",
+                             "--results-dir", str(ROOT / "results"), "--artifacts-dir", self.artifacts)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("without counters nobody knows", result.stdout)
+        self.assertIn("fathom run ch06/bank_conflicts/plain --profile --ncu-metric-set deep_dive",
+                      " ".join(result.stdout.split()))
+        self.assertNotIn("bank_conflicts (", result.stdout)
+        rules = self.fathom("diagnose", "--rules")
+        self.assertEqual(rules.returncode, 0, rules.stderr)
+        self.assertIn("analysis-004", rules.stdout)
+        nowhere = self.fathom("diagnose", "ch06:bank_conflicts", "--machine", "nowhere", "--results-dir",
+                              str(ROOT / "results"))
+        self.assertEqual(nowhere.returncode, 5)
+        self.assertIn("nowhere", nowhere.stderr)
+
     def test_stats_sums_a_trace(self):
         trace = os.path.join(self.folder.name, "trace_n=1.json")
         launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 2, "args": {"correlation": 7}}
@@ -75,7 +114,7 @@ class Cli(unittest.TestCase):
         self.assertIn("no trace", missing.stderr)
 
     def test_profile_choices_are_checked_before_anything_runs(self):
-        for flags, said in ((["--profile", "--ncu-section", "WarpStats"], "did you mean WarpStateStats?"),
+        for flags, said in ((["--profile", "--ncu-section", "WarpStateStat"], "did you mean WarpStateStats?"),
                             (["--profile", "--ncu-kernel", "a("], "is no regular expression"),
                             (["--ncu-kernel", "a"], "add --profile")):
             result = self.fathom("run", "ch08:accumulators", *flags, "--artifacts-dir", self.artifacts)

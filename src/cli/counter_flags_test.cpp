@@ -43,7 +43,7 @@ std::string refused(std::vector<std::string> arguments) {
 }
 
 TEST(CounterFlags, MistakesAreNamedBeforeAnythingRuns) {
-  EXPECT_NE(refused({"--profile", "--ncu-section", "WarpStats"}).find("did you mean WarpStateStats?"),
+  EXPECT_NE(refused({"--profile", "--ncu-section", "WarpStateStat"}).find("did you mean WarpStateStats?"),
             std::string::npos);
   EXPECT_NE(refused({"--profile", "--ncu-kernel", "a("}).find("'a(' is no regular expression"),
             std::string::npos);

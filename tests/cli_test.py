@@ -16,6 +16,7 @@ import time
 import unittest
 
 FATHOM = os.path.abspath(sys.argv.pop(1))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Cli(unittest.TestCase):
@@ -50,6 +51,80 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.returncode, 5)
         self.assertEqual(result.stdout, "")
         self.assertIn("transpose_cpu", result.stderr)
+
+    def test_diagnose_says_what_limits_a_record(self):
+        record = ROOT / "results/h100-80gb-hbm3/ch07/l2_persistence.json"
+        table = self.fathom("diagnose", str(record))
+        self.assertEqual(table.returncode, 0, table.stderr)
+        self.assertIn("excess_traffic", table.stdout)
+        self.assertIn("machine h100-80gb-hbm3", table.stderr)
+        one = self.fathom("diagnose", str(record), "ch07/l2_persistence/unmanaged?table_mib=16",
+                          "--results-dir", str(ROOT / "results"))
+        self.assertEqual(one.returncode, 0, one.stderr)
+        self.assertRegex(one.stdout, "limited by DRAM: DRAM moves 9[0-9.]* %")
+        self.assertRegex(one.stdout, r"1 excess_traffic \(sure\)")
+        # The cure with the gain that the record of the same machine has.
+        self.assertIn("ch07/l2_persistence/evict_first (1.11", one.stdout)
+        self.assertRegex(" ".join(one.stdout.split()), r"not tried, for want of:.*waves_per_multiprocessor")
+        self.assertLess(len(one.stdout.splitlines()), 40)
+        self.assertLessEqual(max(map(len, one.stdout.splitlines())), 100)
+        whole = json.loads(self.fathom("diagnose", str(record), "--json").stdout)
+        self.assertEqual(whole["schema"], "fathom.diagnosis/1")
+        first = next(r for r in whole["results"] if r["id"].startswith("ch07/l2_persistence/unmanaged?"))
+        self.assertEqual(first["findings"][0]["cause"], "excess_traffic")
+        self.assertGreater(first["findings"][0]["evidence"][0]["value"], 1.2)
+
+    def test_diagnose_of_a_record_without_counters_names_what_takes_them(self):
+        result = self.fathom("diagnose", "ch06/bank_conflicts/plain?tiles=16384", "--machine", "h100-80gb-hbm3",
+                             "--results-dir", str(ROOT / "results"), "--artifacts-dir", self.artifacts)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("without counters nobody knows", result.stdout)
+        self.assertIn("fathom run ch06/bank_conflicts/plain --profile --ncu-metric-set deep_dive",
+                      " ".join(result.stdout.split()))
+        self.assertNotIn("bank_conflicts (", result.stdout)
+        rules = self.fathom("diagnose", "--rules")
+        self.assertEqual(rules.returncode, 0, rules.stderr)
+        self.assertIn("analysis-004", rules.stdout)
+        nowhere = self.fathom("diagnose", "ch06:bank_conflicts", "--machine", "nowhere", "--results-dir",
+                              str(ROOT / "results"))
+        self.assertEqual(nowhere.returncode, 5)
+        self.assertIn("nowhere", nowhere.stderr)
+
+    def test_stats_sums_a_trace(self):
+        trace = os.path.join(self.folder.name, "trace_n=1.json")
+        launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 2, "args": {"correlation": 7}}
+        load = {"cat": "cuda_driver", "name": "cuLibraryLoadData", "ts": 4, "dur": 6}
+        kernel = {"cat": "kernel", "name": "gemm", "pid": 0, "ts": 5, "dur": 9, "args": {"correlation": 7}}
+        step = {"cat": "user_annotation", "name": "step", "ts": 0, "dur": 20}
+        with open(trace, "w") as file:
+            json.dump({"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **event}
+                                       for event in (launch, load, kernel, step)]}, file)
+        text = self.fathom("stats", trace)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertRegex(text.stdout, r"cuLibraryLoadData\s+75.0 %\s+6.00 µs\s+1")
+        self.assertRegex(text.stdout, "75.0 % of the time in API calls is loading")
+        summary = json.loads(self.fathom("stats", self.folder.name, "--json").stdout)
+        self.assertEqual(summary["schema"], "fathom.api_summary/1")
+        self.assertEqual(summary["kernels"][0]["range"], "step")
+        self.assertIn("total_ns", self.fathom("stats", trace, "--csv").stdout)
+        empty = os.path.join(self.folder.name, "empty")
+        os.mkdir(empty)
+        missing = self.fathom("stats", empty)
+        self.assertEqual(missing.returncode, 5)
+        self.assertIn("no trace", missing.stderr)
+
+    def test_profile_choices_are_checked_before_anything_runs(self):
+        for flags, said in ((["--profile", "--ncu-section", "WarpStateStat"], "did you mean WarpStateStats?"),
+                            (["--profile", "--ncu-kernel", "a("], "is no regular expression"),
+                            (["--ncu-kernel", "a"], "add --profile")):
+            result = self.fathom("run", "ch08:accumulators", *flags, "--artifacts-dir", self.artifacts)
+            self.assertEqual(result.returncode, 5, flags)
+            self.assertIn(said, result.stderr)
+            self.assertFalse(os.path.exists(self.artifacts), flags)
+        counters = self.fathom("run", "--query-metrics", "--section", "WarpStateStats")
+        self.assertEqual(counters.returncode, 0, counters.stderr)
+        self.assertIn("stall_barrier", counters.stdout)
+        self.assertNotIn("dram_bytes_read", counters.stdout)
 
     def test_a_misspelt_flag_and_verb_are_usage_errors(self):
         for args in (["run", "--quik"], ["rn"], ["run", "-a", "n"], ["run", "ch08:accumulators", "-a", "m=3"]):

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "diagnose/rules.h"
 #include "lab/catalog.h"
 #include "lab/coverage.h"
 #include "lab/python_process.h"
@@ -39,6 +40,28 @@ TEST(Registry, EveryScriptOfAPythonVariantIsCompiledIn) {
             << experiment.id << "/" << variant.id << ": " << variant.python->script();
       }
   EXPECT_GT(scripts, 0);
+}
+
+// What a diagnosis names as a cure is a technique of a chapter, and the variant that shows it exists.
+TEST(Registry, EveryCureOfADiagnosisIsShown) {
+  const auto chapters = parse_chapters(chapters_toml());
+  ASSERT_TRUE(chapters.has_value()) << chapters.error().message;
+  std::set<std::string_view> techniques;
+  for (const Chapter& chapter : *chapters)
+    techniques.insert(chapter.techniques.begin(), chapter.techniques.end());
+  for (const diagnose::Rule& rule : diagnose::rules()) {
+    for (const std::string_view cure : rule.cures)
+      EXPECT_TRUE(techniques.contains(cure))
+          << rule.cause << ": " << cure << " is no technique of chapters.toml";
+    for (const diagnose::Shown& shown : rule.shown) {
+      const ExperimentInfo* experiment = find_experiment(shown.experiment);
+      ASSERT_NE(experiment, nullptr) << rule.cause << ": " << shown.experiment;
+      const auto variant = std::find_if(experiment->variants.begin(), experiment->variants.end(),
+                                        [&](const VariantInfo& v) { return v.id == shown.variant; });
+      EXPECT_NE(variant, experiment->variants.end())
+          << rule.cause << ": " << shown.experiment << "/" << shown.variant;
+    }
+  }
 }
 
 TEST(Registry, EveryLabelIsATargetOrATypedSkip) {

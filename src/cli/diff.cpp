@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/diagnosed_results.h"
 #include "cli/expectations.h"
 #include "cli/run_folder.h"
 #include "cli/target_flags.h"
@@ -19,10 +20,10 @@
 #include "core/exit_code.h"
 #include "core/source_tree.h"
 #include "lab/compare.h"
-#include "lab/expectation.h"
 #include "lab/metric_text.h"
 #include "lab/quantity.h"
 #include "lab/registry.h"
+#include "lab/target.h"
 #include "machine/machine_id.h"
 
 namespace fathom::cli {
@@ -175,6 +176,22 @@ Table quantities(const std::vector<Both>& points) {
   return table;
 }
 
+// A sentence for each side, at the first point that both were measured at.
+void print_limits(const lab::RunRecord& run, const std::vector<lab::ExperimentRecord>& records,
+                  const std::vector<Both>& points, const Side& a, const Side& b) {
+  std::map<std::string, std::string> sentences;
+  for (const DiagnosedResult& result : diagnosed_results(run, records))
+    sentences[result.id] = diagnose::sentence(result.diagnosis);
+  std::string text;
+  for (const Side* side : {&a, &b}) {
+    const auto found =
+        sentences.find(lab::result_id(side->experiment->id, side->variant, points.front().at->at));
+    if (found != sentences.end())
+      text += wrapped(found->second, text_columns(), fmt::format("{}: ", side->variant));
+  }
+  if (!text.empty()) fmt::print("\nWhat limits them (fathom diagnose)\n\n{}", text);
+}
+
 void print(const std::vector<Both>& points, const std::string& where) {
   fmt::print("\n{} (above 1, {} is faster)\n\n{}", where, points.front().b->id, to_text(times(points)));
   if (const Table table = quantities(points); !table.rows.empty())
@@ -183,23 +200,25 @@ void print(const std::vector<Both>& points, const std::string& where) {
 
 // The newest run that holds both, or else this machine's records.
 void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
-  const auto folders = run_folders(flags.artifacts);
+  const std::string results = flags.results.empty() ? default_results() : flags.results;
+  const auto folders        = run_folders(flags.artifacts);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const auto run = lab::read_run(*folder);
     if (!run) continue;
-    if (const auto points = measured(*run, a, b); !points.empty())
-      return print(points, "Measured in " + *folder);
+    const auto points = measured(*run, a, b);
+    if (points.empty()) continue;
+    print(points, "Measured in " + *folder);
+    return print_limits(*run, recorded_experiments(results, run->machine), points, a, b);
   }
-  const std::string results = flags.results.empty() ? default_results() : flags.results;
   lab::RunRecord recorded;
-  if (const auto records = lab::read_expectations(results, machine::machine_id()))
-    for (const lab::Expectation& record : *records)
-      recorded.experiments.push_back(record.record.experiments.front());
-  if (const auto points = measured(recorded, a, b); !points.empty())
+  recorded.experiments = recorded_experiments(results, machine::machine_id());
+  if (const auto points = measured(recorded, a, b); !points.empty()) {
     print(points, "Recorded under " + results);
-  else
+    print_limits(recorded, {}, points, a, b);
+  } else {
     fmt::print("\nNot measured yet: fathom run {}{}\n", a.experiment->id,
                a.experiment == b.experiment ? "" : " " + b.experiment->id);
+  }
 }
 
 }  // namespace

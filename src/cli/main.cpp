@@ -62,6 +62,8 @@ int main(int argc, char** argv) {
   add_doctor(app, exit_code);
   add_roofline(app, exit_code);
   add_diff(app, exit_code);
+  add_diagnose(app, exit_code);
+  add_stats(app, exit_code);
   add_techniques(app, exit_code);
   add_history(app, exit_code);
   add_compile(app, exit_code);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/diagnosed_results.h"
 #include "cli/expectations.h"
 #include "cli/machine_roofs.h"
 #include "cli/variant_source.h"
@@ -22,6 +23,13 @@ std::string text_of(const fs::path& path) {
   std::ostringstream text;
   if (std::ifstream in(path); in) text << in.rdbuf();
   return text.str();
+}
+
+std::map<std::string, std::string> diagnoses_of(const lab::RunRecord& run, const std::string& results) {
+  std::map<std::string, std::string> diagnoses;
+  for (const DiagnosedResult& result : diagnosed_results(run, recorded_experiments(results, run.machine)))
+    diagnoses[result.id] = diagnose::sentence(result.diagnosis);
+  return diagnoses;
 }
 
 }  // namespace
@@ -53,12 +61,13 @@ std::optional<report::Reference> reference_of(const lab::RunRecord& run, const s
   return reference;
 }
 
-report::ReportContext report_context(const lab::RunRecord& run, const std::string& results) {
-  report::ReportContext context{
-      .roofs      = known_roofs(run.machine),
-      .source_now = {},
-      .texts      = {},
-      .reference  = reference_of(run, results.empty() ? default_results() : results)};
+report::ReportContext report_context(const lab::RunRecord& run, const std::string& given) {
+  const std::string results = given.empty() ? default_results() : given;
+  report::ReportContext context{.roofs      = known_roofs(run.machine),
+                                .source_now = {},
+                                .texts      = {},
+                                .reference  = reference_of(run, results),
+                                .diagnoses  = diagnoses_of(run, results)};
   const auto root = find_source_tree();
   if (root) context.texts.emplace();
   for (const lab::ExperimentInfo& experiment : lab::experiments()) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/aa_summary.h"
+#include "cli/counter_flags.h"
 #include "cli/expectations.h"
 #include "cli/experiment_list.h"
 #include "cli/number_check.h"
@@ -30,8 +31,9 @@ struct RunFlags {
   ExperimentFlags experiments;
   OutputFlags outputs;
   ExpectationFlags expectations;
-  std::string artifacts = "artifacts", label, metric_set = "minimal";
-  bool list = false, stale = false, record = false, book = false, accept_regressions = false, profile = false;
+  CounterFlags counters;
+  std::string artifacts = "artifacts", label;
+  bool list = false, stale = false, record = false, book = false, accept_regressions = false;
 };
 
 // "ch07" for one target; "all" without targets, or "quick" with --quick.
@@ -79,6 +81,10 @@ int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
 int run(const RunFlags& flags) {
   if (flags.experiments.options.aa && flags.experiments.options.quick && flags.record)
     throw UsageError("--aa --quick is too short for a record: leave out --quick or --record");
+  if (flags.counters.query) {
+    fmt::print("{}", to_text(counter_table(flags.counters)));
+    return kExitOk;
+  }
   lab::Targets targets = chosen_targets(flags.experiments.selection);
   if (flags.stale) {
     lab::RunOptions options   = flags.experiments.options;
@@ -95,13 +101,11 @@ int run(const RunFlags& flags) {
     fmt::print("{}", experiment_list_text(targets));
     return kExitOk;
   }
-  const std::string label     = label_of(flags);
-  const std::string folder    = make_run_folder(flags.artifacts, utc_now(), label);
   ExperimentFlags experiments = flags.experiments;
-  if (flags.profile) {
-    experiments.options.profile_set = flags.metric_set;
-    experiments.options.folder      = folder;
-  }
+  choose_counters(flags.counters, experiments.options);
+  const std::string label  = label_of(flags);
+  const std::string folder = make_run_folder(flags.artifacts, utc_now(), label);
+  if (flags.counters.profile) experiments.options.folder = folder;
   const lab::RunRecord record =
       run_experiments(experiments, targets, label, program_arguments(),
                       [&](const lab::RunRecord& growing) { write_results(folder, growing); });
@@ -149,13 +153,7 @@ void add_run(CLI::App& app, int& exit_code) {
       "--record, results/<machine>/aa.json");
   verb.add_option("--label", flags->label, "Name of the run (default: of its targets)");
   add_artifacts_flag(verb, flags->artifacts);
-  verb.add_flag(
-      "--profile", flags->profile,
-      "Look at each variant in an untimed pass: of a GPU one call's timeline, kernels and counters, of a "
-      "CPU the functions and threads that its time goes to");
-  verb.add_option("--ncu-metric-set", flags->metric_set, "Counters of --profile")
-      ->check(CLI::IsMember({"minimal", "roofline", "deep_dive"}))
-      ->capture_default_str();
+  add_counter_flags(verb, flags->counters);
   add_expectation_flags(verb, flags->expectations);
   verb.add_flag(
       "--stale", flags->stale,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "cli/counter_flags.h"
 #include "cli/manifest.h"
 #include "cli/number_check.h"
 #include "cli/progress.h"
@@ -108,10 +109,10 @@ lab::RunRecord run_experiments(const ExperimentFlags& flags, const lab::Targets&
   return growing;
 }
 
-std::unique_ptr<lab::Profiler> profiler_for(const std::string& set, const std::string& folder) {
-  const auto known = profile::parse_metric_set(set);
-  if (!known) throw UsageError(known.error().message);
-  return profile::make_profiler({.set = *known, .folder = folder});
+std::unique_ptr<lab::Profiler> profiler_for(const lab::RunOptions& options) {
+  profile::ProfilerOptions profiler{.counted = counter_choice(options), .folder = options.folder};
+  profiler.kernels = value_or_usage_error(profile::KernelFilter::parse(options.profile_kernels));
+  return profile::make_profiler(std::move(profiler));
 }
 
 }  // namespace fathom::cli

@@ -29,7 +29,7 @@ lab::RunRecord run_experiments(const ExperimentFlags& flags, const lab::Targets&
                                const std::function<void(const lab::RunRecord&)>& after_each);
 
 // The profiler of a child process (lab/child_main.h).
-std::unique_ptr<lab::Profiler> profiler_for(const std::string& set, const std::string& folder);
+std::unique_ptr<lab::Profiler> profiler_for(const lab::RunOptions& options);
 
 // argv of this process. main() sets it; the manifest records it.
 std::vector<std::string>& program_arguments();

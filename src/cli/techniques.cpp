@@ -16,6 +16,7 @@
 #include "core/exit_code.h"
 #include "lab/coverage.h"
 #include "lab/registry.h"
+#include "lab/source_hash.h"
 #include "lab/target.h"
 
 namespace fathom::cli {

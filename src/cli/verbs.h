@@ -16,6 +16,8 @@ void add_expect(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
+void add_diagnose(CLI::App& app, int& exit_code);
+void add_stats(CLI::App& app, int& exit_code);
 void add_techniques(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
 void add_compile(CLI::App& app, int& exit_code);

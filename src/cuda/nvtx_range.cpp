@@ -2,6 +2,8 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include "cuda/range_log.h"
+
 namespace fathom {
 namespace {
 
@@ -13,7 +15,7 @@ nvtxDomainHandle_t domain() {
 
 }  // namespace
 
-NvtxRange::NvtxRange(const char* name) {
+NvtxRange::NvtxRange(const char* name) : logged_(begin_range(name)) {
   if (!domain()) return;
   nvtxEventAttributes_t attributes{};
   attributes.version       = NVTX_VERSION;
@@ -24,6 +26,7 @@ NvtxRange::NvtxRange(const char* name) {
 }
 
 NvtxRange::~NvtxRange() {
+  if (logged_) end_range();
   if (domain()) (void)nvtxDomainRangePop(domain());
 }
 

@@ -1,6 +1,6 @@
 // NVTX ranges for nsys and ncu (NVTX 3, domain "fathom"): ncu --nvtx-include
 // "fathom@ch07/transpose_gpu/padded/" profiles that variant alone. Without such a tool, and in a build
-// without CUDA, a range costs one call.
+// without CUDA, a range costs one call. A log of our own (cuda/range_log.h) has them in every build.
 #pragma once
 
 namespace fathom {
@@ -12,6 +12,9 @@ class NvtxRange {
   ~NvtxRange();
   NvtxRange(const NvtxRange&)            = delete;
   NvtxRange& operator=(const NvtxRange&) = delete;
+
+ private:
+  bool logged_;  // in cuda/range_log.h
 };
 
 }  // namespace fathom

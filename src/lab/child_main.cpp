@@ -25,8 +25,7 @@ int child_main(int argc, char** argv, const ProfilerFactory& make_profiler) {
     FATHOM_EXPECT(experiment != nullptr, "the child does not know the experiment");
     const MeasureOptions options = options_from(told);
     std::unique_ptr<Profiler> profiler;
-    if (make_profiler && !options.run.profile_set.empty())
-      profiler = make_profiler(options.run.profile_set, options.run.folder);
+    if (make_profiler && !options.run.profile_set.empty()) profiler = make_profiler(options.run);
     measure_experiment(*experiment, options, events, profiler.get());
   } catch (const std::exception& e) {
     write_line(kEventsFd, {{"error", e.what()}});

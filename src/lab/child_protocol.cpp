@@ -66,6 +66,8 @@ json child_options(const ExperimentInfo& experiment, const MeasureOptions& optio
           {"seed", run.seed},
           {"aa", run.aa},
           {"profile_set", run.profile_set},
+          {"profile_sections", run.profile_sections},
+          {"profile_kernels", run.profile_kernels},
           {"folder", run.folder}};
 }
 
@@ -85,16 +87,18 @@ MeasureOptions options_from(const json& told) {
     options.run.axes.push_back({axis.at("name"), {}});
     for (const json& value : axis.at("values")) options.run.axes.back().values.push_back(value_from(value));
   }
-  options.run.quick       = told.at("quick");
-  options.run.cold_start  = told.at("cold_start");
-  options.run.check_only  = told.at("check_only");
-  options.run.iterations  = told.at("iterations");
-  options.run.warmup      = told.at("warmup");
-  options.run.repeat      = told.at("repeat");
-  options.run.seed        = told.at("seed");
-  options.run.aa          = told.at("aa");
-  options.run.profile_set = told.at("profile_set");
-  options.run.folder      = told.at("folder");
+  options.run.quick            = told.at("quick");
+  options.run.cold_start       = told.at("cold_start");
+  options.run.check_only       = told.at("check_only");
+  options.run.iterations       = told.at("iterations");
+  options.run.warmup           = told.at("warmup");
+  options.run.repeat           = told.at("repeat");
+  options.run.seed             = told.at("seed");
+  options.run.aa               = told.at("aa");
+  options.run.profile_set      = told.at("profile_set");
+  options.run.profile_sections = told.at("profile_sections");
+  options.run.profile_kernels  = told.at("profile_kernels");
+  options.run.folder           = told.at("folder");
   return options;
 }
 

@@ -54,6 +54,10 @@ void each_variant(ExperimentRecord& experiment, F&& visit) {
 void drop_profile(PointRecord& point) {
   constexpr std::array kOfActivity = {"kernels",
                                       "kernel_time_ns",
+                                      "copy_time_ns",
+                                      "grid_size",
+                                      "block_size",
+                                      "waves_per_multiprocessor",
                                       "registers_per_thread",
                                       "shared_bytes_per_block",
                                       "local_bytes_per_thread",

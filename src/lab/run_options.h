@@ -34,6 +34,8 @@ struct RunOptions {
   DeviceId device = {};  // the GPU that experiments run on
   // Counters to collect in an untimed pass after the timed ones; empty: no such pass.
   std::string profile_set;
+  std::vector<std::string> profile_sections;  // in place of the set's counters
+  std::string profile_kernels;                // a regular expression; empty: all
   std::string folder;  // of the run, for what that pass writes
 };
 

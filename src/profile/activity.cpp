@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "cuda/check.h"
 #include "cuda/cupti.h"
 #include "cuda/device.h"
+#include "cuda/range_log.h"
 #include "profile/kernel_name.h"
 #include "profile/occupancy.h"
 
@@ -208,6 +210,12 @@ int64_t now(const Cupti& cupti) {
   return static_cast<int64_t>(ns);
 }
 
+int64_t steady_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 Gpu describe(int device) {
   Gpu gpu;
   cudaDeviceProp properties;
@@ -217,6 +225,7 @@ Gpu describe(int device) {
   }
   gpu.name               = properties.name;
   gpu.compute_capability = properties.major * 10 + properties.minor;
+  gpu.multiprocessors    = properties.multiProcessorCount;
   return gpu;
 }
 
@@ -271,7 +280,8 @@ class CuptiWatch final : public ActivityWatch {
     flush();
     (void)dropped();
     Collector::get().start(cupti_);
-    const int64_t start_ns = now(cupti_);
+    open_range_log();
+    const int64_t start_ns = now(cupti_), steady_start_ns = steady_now();
     call();
     FATHOM_CUDA(cudaDeviceSynchronize());
     const int64_t end_ns = now(cupti_);
@@ -282,6 +292,9 @@ class CuptiWatch final : public ActivityWatch {
     activity.start_ns = start_ns;
     activity.end_ns   = end_ns;
     activity.notes    = notes_;
+    for (const LoggedRange& range : close_range_log())
+      activity.ranges.push_back({range.name, range.start_ns - steady_start_ns + start_ns,
+                                 range.end_ns - steady_start_ns + start_ns, range.thread});
     if (const int64_t all = dropped() + lost; all > 0)
       activity.notes.push_back(
           fmt::format("{} records were dropped for want of memory: times and counts are too low", all));

@@ -31,17 +31,25 @@ struct HostCall {
   uint32_t correlation = 0;
 };
 
+struct HostRange {  // of NVTX
+  std::string name;
+  int64_t start_ns = 0, end_ns = 0;
+  uint32_t thread = 0;
+};
+
 struct Gpu {
   std::string name;            // "NVIDIA H200"
   int compute_capability = 0;  // 90
+  int multiprocessors    = 0;
 };
 
 // All times on one clock. Kernels carry their occupancy where the chip is known.
 struct Activity {
   int64_t start_ns = 0, end_ns = 0;        // of the call, until the GPU was idle
-  std::vector<lab::KernelRecord> kernels;  // these three are sorted by start
+  std::vector<lab::KernelRecord> kernels;  // these are sorted by start
   std::vector<CopyRecord> copies;
   std::vector<HostCall> host_calls;
+  std::vector<HostRange> ranges = {};
   std::map<int, Gpu> gpus;         // by ordinal
   std::vector<std::string> notes;  // records that were lost, and the like
 };

@@ -42,6 +42,7 @@ CpuProfile cpu_profile(const CpuActivity& activity) {
   profile.major_faults  = a_call(activity.major_faults);
   profile.waits         = a_call(activity.waits);
   profile.interruptions = a_call(activity.interruptions);
+  for (const auto& [name, count] : activity.counters) profile.counters[name] = count / calls;
 
   Names names;
   std::map<std::string, std::pair<int64_t, std::set<int>>> functions;
@@ -88,15 +89,19 @@ nlohmann::json to_json(const CpuProfile& profile) {
           {"major_faults", profile.major_faults},
           {"waits", profile.waits},
           {"interruptions", profile.interruptions},
+          {"counters", profile.counters},
           {"functions", std::move(functions)}};
 }
 
 std::map<std::string, lab::Metric> metrics_of(const CpuProfile& profile) {
-  return {{"cpu_time_ns", {profile.cpu_ns, "lower"}},
-          {"cpus_busy", {profile.call_ns > 0 ? profile.cpu_ns / profile.call_ns : 0, "higher"}},
-          {"minor_faults", {profile.minor_faults, "lower"}},
-          {"major_faults", {profile.major_faults, "lower"}},
-          {"waits", {profile.waits, "lower"}}};
+  std::map<std::string, lab::Metric> metrics = {
+      {"cpu_time_ns", {profile.cpu_ns, "lower"}},
+      {"cpus_busy", {profile.call_ns > 0 ? profile.cpu_ns / profile.call_ns : 0, "higher"}},
+      {"minor_faults", {profile.minor_faults, "lower"}},
+      {"major_faults", {profile.major_faults, "lower"}},
+      {"waits", {profile.waits, "lower"}}};
+  for (const auto& [name, count] : profile.counters) metrics["counted_" + name] = {count, "lower"};
+  return metrics;
 }
 
 Trace cpu_timeline(const CpuActivity& activity, const std::string& title) {

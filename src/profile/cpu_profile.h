@@ -26,6 +26,7 @@ struct CpuProfile {
   double call_ns      = 0;                                                  // mean
   double cpu_ns       = 0;                                                  // a call, of all threads
   double minor_faults = 0, major_faults = 0, waits = 0, interruptions = 0;  // a call
+  std::map<std::string, double> counters = {};                              // a call
 };
 
 CpuProfile cpu_profile(const CpuActivity& activity);

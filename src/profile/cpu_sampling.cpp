@@ -22,6 +22,8 @@
 #include <memory>
 
 #include "core/expect.h"
+#include "machine/perf_counters.h"
+#include "profile/cpu_counters.h"
 #include "profile/kernel_name.h"
 
 namespace fathom::profile {
@@ -171,7 +173,12 @@ class OwnSymbols {
 CpuActivity watch_cpu(const std::function<void()>& call, double cpu_s) {
   FATHOM_EXPECT(active_ring.load() == nullptr, "one watch of the CPU at a time");
   CpuActivity seen;
-  const auto ring     = std::make_unique<Ring>();
+  const auto ring = std::make_unique<Ring>();
+  std::optional<CpuCounters> counters;
+  if (const auto why = machine::missing_hardware_counters())
+    seen.notes.push_back("no hardware counters: " + *why);
+  else
+    counters.emplace(hardware_events());
   const rusage before = usage();
   const int64_t began = monotonic_ns();
   {
@@ -183,7 +190,8 @@ CpuActivity watch_cpu(const std::function<void()>& call, double cpu_s) {
       seen.cpu_s = cpu_seconds(usage()) - cpu_seconds(before);
     } while (seen.cpu_s < cpu_s && static_cast<double>(monotonic_ns() - began) < 4e9 * cpu_s);
   }
-  const rusage after  = usage();
+  const rusage after = usage();
+  if (counters) seen.counters = counters->stop();
   seen.minor_faults   = after.ru_minflt - before.ru_minflt;
   seen.major_faults   = after.ru_majflt - before.ru_majflt;
   seen.waits          = after.ru_nvcsw - before.ru_nvcsw;

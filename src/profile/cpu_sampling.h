@@ -1,10 +1,11 @@
 // Where a CPU spends the time of a call: a timer of the process's CPU time interrupts whatever runs, about
-// every 4 ms (the kernel's tick), and the interrupted thread notes where it was. Needs no permission and no
-// counters.
+// every 4 ms (the kernel's tick), and the interrupted thread notes where it was. That needs no permission;
+// hardware counters come along where this machine has them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,10 @@ struct CpuActivity {
   std::vector<CpuSample> samples;  // in order of time
   double cpu_s         = 0;        // of all threads
   int64_t minor_faults = 0, major_faults = 0;
-  int64_t waits                  = 0;  // voluntary context switches
-  int64_t interruptions          = 0;  // involuntary ones
-  std::vector<std::string> notes = {};
+  int64_t waits                          = 0;   // voluntary context switches
+  int64_t interruptions                  = 0;   // involuntary ones
+  std::map<std::string, double> counters = {};  // of profile/cpu_counters.h; empty where there are none
+  std::vector<std::string> notes         = {};
 };
 
 // Makes calls until they have used `cpu_s` seconds of CPU time or lasted four times as long. One at a time in

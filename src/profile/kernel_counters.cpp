@@ -38,10 +38,11 @@ Result<Counting> prepare() {
 
 }  // namespace
 
-Result<CounterRun> count_kernels(MetricSet set, size_t max_kernels, const std::function<void()>& call) {
+Result<CounterRun> count_kernels(const CounterChoice& choice, size_t max_kernels,
+                                 const std::function<void()>& call) {
   const auto counting = prepare();
   if (!counting) return counting.error();
-  const std::vector<Counter> wanted = counters(set, counting->gpu.chip);
+  const std::vector<Counter> wanted = counters(choice, counting->gpu.chip);
   if (wanted.empty())
     return Error{fmt::format("there is no table of counters for the chip {} (profile/metrics.cpp)",
                              counting->gpu.chip)};

@@ -27,7 +27,8 @@ struct CounterRun {
 // Runs `call` once on the current GPU, with its kernels slow and serialised. `max_kernels`: the most that it
 // launches; further ones are noted as lost. An error says why this GPU's counters cannot be read. Exceptions
 // of `call` pass through.
-Result<CounterRun> count_kernels(MetricSet set, size_t max_kernels, const std::function<void()>& call);
+Result<CounterRun> count_kernels(const CounterChoice& choice, size_t max_kernels,
+                                 const std::function<void()>& call);
 
 // Empty where counters can be read, otherwise the reason. Asks the driver and runs no kernel.
 std::string why_no_counters();

@@ -8,7 +8,9 @@ constexpr const char* kWhy =
 
 }  // namespace
 
-Result<CounterRun> count_kernels(MetricSet, size_t, const std::function<void()>&) { return Error{kWhy}; }
+Result<CounterRun> count_kernels(const CounterChoice&, size_t, const std::function<void()>&) {
+  return Error{kWhy};
+}
 
 std::string why_no_counters() { return kWhy; }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "lab/metric_text.h"
 #include "lab/quantity.h"
 #include "profile/metrics.h"
 
@@ -163,6 +164,32 @@ std::string to_markdown(const KernelTable& table) {
     text += " " + std::string(wide[c] - 1, '-') + (c < kLeftAligned ? "- |" : ": |");
   text += "\n";
   for (size_t r = 1; r < rows.size(); ++r) text += "| " + line(rows[r], wide, " | ") + " |\n";
+  return text;
+}
+
+std::string counters_markdown(const KernelTable& table) {
+  constexpr size_t kKernelsShown = 3;
+  std::vector<const KernelRow*> counted;
+  for (const KernelRow& row : table.rows)
+    if (!row.counters.empty() && counted.size() < kKernelsShown) counted.push_back(&row);
+  if (counted.empty()) return "";
+  std::string text = "\n| counter |", rule = "|---|";
+  for (const KernelRow* row : counted) {
+    text += fmt::format(" `{}` |", row->name);
+    rule += "---:|";
+  }
+  text += " what it means |\n" + rule + "---|\n";
+  std::map<std::string, double> names;
+  for (const KernelRow* row : counted) names.insert(row->counters.begin(), row->counters.end());
+  for (const auto& [name, unused] : names) {
+    text += fmt::format("| {} |", name);
+    for (const KernelRow* row : counted) {
+      const auto value = row->counters.find(name);
+      text += fmt::format(" {} |", value == row->counters.end() ? std::string(lab::kAbsent)
+                                                                : lab::number_text(value->second));
+    }
+    text += fmt::format(" {} |\n", meaning(name));
+  }
   return text;
 }
 

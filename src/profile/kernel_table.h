@@ -44,6 +44,8 @@ std::vector<std::vector<std::string>> cells(const KernelTable& table);
 
 std::string to_text(const KernelTable& table);      // columns aligned, for a terminal
 std::string to_markdown(const KernelTable& table);  // GitHub's Markdown, aligned
-nlohmann::json to_json(const KernelTable& table);   // "fathom.kernels/1"
+// The counters of the longest kernels, a row each, and what each of them means; empty where none were read.
+std::string counters_markdown(const KernelTable& table);
+nlohmann::json to_json(const KernelTable& table);  // "fathom.kernels/1"
 
 }  // namespace fathom::profile

@@ -27,8 +27,29 @@ struct Counter {
   bool higher_is_better;
 };
 
-// For a chip by CUPTI's name: GA100, AD102 to AD107, GH100, GB100 and GB102. Empty for others.
-std::vector<Counter> counters(MetricSet set, std::string_view chip);
+// A set, or in its place sections by Nsight Compute's names: "WarpStateStats".
+struct CounterChoice {
+  MetricSet set                     = MetricSet::minimal;
+  std::vector<std::string> sections = {};  // as parse_section returns them
+};
+
+std::vector<std::string_view> sections();
+// Nsight Compute's parts of a section, such as MemoryWorkloadAnalysis_Tables, are the section. An error names
+// the nearest one and all that there are.
+Result<std::string> parse_section(std::string_view name);
+
+// For a chip by CUPTI's name: GA100, AD102 to AD107, GH100, GB100 and GB102. Empty for others. Sections bring
+// time and cycles along.
+std::vector<Counter> counters(const CounterChoice& choice, std::string_view chip);
+bool needs_counters(const CounterChoice& choice);  // false: LaunchStats alone
+
+struct CounterMeaning {
+  std::string_view name, cupti;
+  MetricSet set;  // the smallest with it
+  std::string_view section, meaning;
+};
+std::vector<CounterMeaning> meanings();              // of all chips
+std::string_view meaning(std::string_view counter);  // in a sentence, by our name; empty for others
 
 // Combines the counters of several kernels: sums, or means weighted by time. Leaves out a counter that one of
 // them lacks.

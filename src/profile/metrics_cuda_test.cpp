@@ -12,7 +12,7 @@ using machine::CounterConfig;
 
 Result<CounterConfig> configure(const Cupti& cupti, const std::string& chip, MetricSet set) {
   std::vector<std::string> names;
-  for (const Counter& counter : counters(set, chip)) names.emplace_back(counter.cupti);
+  for (const Counter& counter : counters({.set = set}, chip)) names.emplace_back(counter.cupti);
   return CounterConfig::create(cupti, chip, names);
 }
 
@@ -41,6 +41,18 @@ INSTANTIATE_TEST_SUITE_P(Chips, MetricsCuda,
                          testing::Values("GA100", "AD102", "AD103", "AD104", "AD106", "AD107", "GH100",
                                          "GB100", "GB102"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST_P(MetricsCuda, KnowsEachSectionByItself) {
+  for (const std::string_view section : sections()) {
+    const CounterChoice choice{.sections = {std::string(section)}};
+    std::vector<std::string> names;
+    for (const Counter& counter : counters(choice, GetParam())) names.emplace_back(counter.cupti);
+    EXPECT_EQ(names.empty(), !needs_counters(choice)) << section;
+    if (names.empty()) continue;
+    const auto config = CounterConfig::create(*cupti_, GetParam(), names);
+    ASSERT_TRUE(config) << section << ": " << config.error().message;
+  }
+}
 
 TEST_P(MetricsCuda, NamesWhatAChipDoesNotCount) {
   const auto config = CounterConfig::create(

@@ -13,7 +13,7 @@ TEST(Metrics, SetsGrowOutOfEachOther) {
     std::set<std::string_view> before;
     for (const MetricSet set : {MetricSet::minimal, MetricSet::roofline, MetricSet::deep_dive}) {
       std::set<std::string_view> names;
-      for (const Counter& counter : counters(set, chip)) {
+      for (const Counter& counter : counters({.set = set}, chip)) {
         EXPECT_TRUE(names.insert(counter.name).second) << counter.name << " twice on " << chip;
         EXPECT_NE(counter.cupti.find("__"), std::string_view::npos);
       }
@@ -22,14 +22,66 @@ TEST(Metrics, SetsGrowOutOfEachOther) {
       before = names;
     }
   }
-  EXPECT_TRUE(counters(MetricSet::minimal, "TU102").empty());
-  EXPECT_TRUE(counters(MetricSet::minimal, "").empty());
+  EXPECT_TRUE(counters({}, "TU102").empty());
+  EXPECT_TRUE(counters({}, "").empty());
 }
 
 TEST(Metrics, SetsAreNamed) {
   EXPECT_EQ(*parse_metric_set("deep_dive"), MetricSet::deep_dive);
   EXPECT_NE(parse_metric_set("deep").error().message.find("minimal, roofline or deep_dive"),
             std::string::npos);
+}
+
+std::set<std::string_view> names(const CounterChoice& choice) {
+  std::set<std::string_view> names;
+  for (const Counter& counter : counters(choice, "GH100")) names.insert(counter.name);
+  return names;
+}
+
+TEST(Metrics, SectionsChooseAmongTheCountersOfAllSets) {
+  // Time and cycles come along, for rates; the set does not matter.
+  EXPECT_EQ(names({.sections = {"SchedulerStats"}}),
+            (std::set<std::string_view>{"time_ns", "cycles", "issue_active_pct", "warps_eligible"}));
+  const auto both = names({.sections = {"SchedulerStats", "Occupancy"}});
+  EXPECT_EQ(both.size(), 5U);
+  EXPECT_TRUE(both.contains("warps_active_pct"));
+  EXPECT_EQ(names({.set = MetricSet::deep_dive, .sections = {"Occupancy"}}).size(), 3U);
+  // What a launch says of itself takes no counter.
+  EXPECT_TRUE(names({.sections = {"LaunchStats"}}).empty());
+  EXPECT_FALSE(needs_counters({.sections = {"LaunchStats"}}));
+  EXPECT_TRUE(needs_counters({.sections = {"LaunchStats", "Occupancy"}}));
+  EXPECT_TRUE(needs_counters({}));
+  // All sections together are the largest set.
+  CounterChoice all;
+  for (const std::string_view section : sections()) all.sections.emplace_back(section);
+  EXPECT_EQ(names(all), names({.set = MetricSet::deep_dive}));
+  EXPECT_TRUE(counters({.sections = {"Occupancy"}}, "TU102").empty());
+}
+
+TEST(Metrics, SectionsHaveTheNamesOfNsightCompute) {
+  EXPECT_EQ(*parse_section("WarpStateStats"), "WarpStateStats");
+  EXPECT_EQ(*parse_section("MemoryWorkloadAnalysis_Chart"), "MemoryWorkloadAnalysis");
+  EXPECT_EQ(*parse_section("SpeedOfLight_HierarchicalTensorRooflineChart"), "SpeedOfLight_RooflineChart");
+  EXPECT_EQ(*parse_section("SpeedOfLight"), "SpeedOfLight");
+  EXPECT_EQ(*parse_section("LaunchStats"), "LaunchStats");
+  const std::string error = parse_section("WarpStatStats").error().message;
+  EXPECT_NE(error.find("did you mean WarpStateStats?"), std::string::npos) << error;
+  EXPECT_NE(error.find("SchedulerStats"), std::string::npos) << error;
+  EXPECT_FALSE(parse_section(""));
+  EXPECT_FALSE(parse_section("_Tables"));
+}
+
+TEST(Metrics, EveryCounterIsExplained) {
+  std::set<std::string_view> said;
+  for (const CounterMeaning& counter : meanings()) {
+    EXPECT_TRUE(counter.meaning.ends_with('.')) << counter.name;
+    EXPECT_GT(counter.meaning.size(), 15U) << counter.name;
+    EXPECT_TRUE(said.insert(counter.meaning).second) << counter.name << " is explained as another one is";
+    EXPECT_EQ(meaning(counter.name), counter.meaning);
+    EXPECT_TRUE(parse_section(counter.section)) << counter.section;
+  }
+  EXPECT_GT(said.size(), 50U);
+  EXPECT_TRUE(meaning("nothing of ours").empty());
 }
 
 TEST(Metrics, CountsAddAndSharesAreMeansOverTime) {

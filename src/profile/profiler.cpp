@@ -10,8 +10,10 @@
 #include "core/atomic_file.h"
 #include "lab/json_text.h"
 #include "lab/target.h"
+#include "profile/api_summary.h"
 #include "profile/cpu_profile.h"
 #include "profile/kernel_table.h"
+#include "profile/occupancy.h"
 #include "profile/timeline.h"
 
 namespace fathom::profile {
@@ -29,29 +31,53 @@ bool add_counters(std::vector<lab::KernelRecord>& kernels, const CounterRun& run
   return true;
 }
 
-std::map<std::string, lab::Metric> metrics_of(const std::vector<lab::KernelRecord>& kernels,
-                                              const KernelTable& table, const lab::Cost& cost) {
+double nanoseconds(int64_t start, int64_t end) { return static_cast<double>(end - start); }
+
+// Of the whole call: how long the GPU is busy.
+std::map<std::string, lab::Metric> metrics_of(const Activity& activity) {
+  double kernels = 0, copies = 0;
+  for (const lab::KernelRecord& kernel : activity.kernels)
+    kernels += nanoseconds(kernel.start_ns, kernel.end_ns);
+  for (const CopyRecord& copy : activity.copies) copies += nanoseconds(copy.start_ns, copy.end_ns);
   std::map<std::string, lab::Metric> metrics;
-  metrics["kernels"] = {static_cast<double>(kernels.size()), "lower"};
-  if (kernels.empty()) return metrics;
-  metrics["kernel_time_ns"] = {table.time_ns, "lower"};
-  // Of the longest kernel.
-  const KernelRow& longest          = table.rows.front();
+  metrics["kernels"] = {static_cast<double>(activity.kernels.size()), "lower"};
+  if (!activity.kernels.empty()) metrics["kernel_time_ns"] = {kernels, "lower"};
+  if (!activity.copies.empty()) metrics["copy_time_ns"] = {copies, "lower"};
+  return metrics;
+}
+
+// Of the longest of some kernels.
+void add_longest(std::map<std::string, lab::Metric>& metrics, const KernelRow& longest,
+                 const Activity& activity) {
   metrics["registers_per_thread"]   = {static_cast<double>(longest.registers), "lower"};
   metrics["shared_bytes_per_block"] = {static_cast<double>(longest.shared), "lower"};
   metrics["local_bytes_per_thread"] = {static_cast<double>(longest.local), "lower"};
-  if (longest.occupancy) metrics["theoretical_occupancy"] = {*longest.occupancy, "higher"};
+  const auto blocks     = static_cast<double>(longest.grid[0] * longest.grid[1] * longest.grid[2]);
+  const int64_t block   = longest.block[0] * longest.block[1] * longest.block[2];
+  metrics["grid_size"]  = {blocks, "higher"};
+  metrics["block_size"] = {static_cast<double>(block), "higher"};
+  if (!longest.occupancy) return;
+  metrics["theoretical_occupancy"] = {*longest.occupancy, "higher"};
+  if (activity.gpus.empty()) return;
+  const Gpu& gpu   = activity.gpus.begin()->second;
+  const auto facts = gpu_facts(gpu.compute_capability);
+  if (!facts || gpu.multiprocessors == 0) return;
+  const int at_once = theoretical_occupancy(*facts, block, longest.registers, longest.shared).blocks;
+  if (at_once > 0) metrics["waves_per_multiprocessor"] = {blocks / (at_once * gpu.multiprocessors), "lower"};
+}
 
+void add_counted(std::map<std::string, lab::Metric>& metrics, const std::vector<lab::KernelRecord>& kernels,
+                 const lab::Cost& cost, bool whole_call) {
   std::vector<const lab::KernelRecord*> all;
   for (const lab::KernelRecord& kernel : kernels) all.push_back(&kernel);
   const auto counters = combined_counters(all);
   for (const auto& [name, value] : counters)
     metrics["counted_" + name] = {value, higher_is_better(name) ? "higher" : "lower"};
   const auto read = counters.find("dram_bytes_read"), written = counters.find("dram_bytes_written");
-  if (read != counters.end() && written != counters.end() && cost.read + cost.written > 0)
+  // The declared cost is of the whole call.
+  if (whole_call && read != counters.end() && written != counters.end() && cost.read + cost.written > 0)
     metrics["counted_over_declared_bytes"] = {
         (read->second + written->second) / static_cast<double>(cost.read + cost.written), "lower"};
-  return metrics;
 }
 
 // The folder of a variant's files, and their names at a point.
@@ -102,18 +128,26 @@ class EitherProfiler final : public lab::Profiler {
     if (!watched) return watched.error();
     Activity& activity = *watched;
     lab::Profile profile;
-    profile.notes = activity.notes;
-    if (options_.counters && !activity.kernels.empty()) count(activity, call, profile.notes);
-    const KernelTable table = kernel_table(activity.kernels, what.cost);
-    profile.metrics         = metrics_of(activity.kernels, table, what.cost);
+    profile.notes   = activity.notes;
+    profile.metrics = metrics_of(activity);
+    std::string left_out;
+    std::vector<lab::KernelRecord> kernels = options_.kernels.of(activity.kernels, left_out);
+    if (!left_out.empty()) profile.notes.push_back(left_out);
+    if (options_.counters && !kernels.empty() && needs_counters(options_.counted)) {
+      count(activity, call, profile.notes);
+      kernels = options_.kernels.of(activity.kernels, left_out);
+    }
+    const KernelTable table = kernel_table(kernels, left_out.empty() ? what.cost : lab::Cost{});
+    if (!table.rows.empty()) add_longest(profile.metrics, table.rows.front(), activity);
+    add_counted(profile.metrics, kernels, what.cost, left_out.empty());
     if (!options_.folder.empty()) write(what, activity, table, profile.notes);
-    profile.kernels = std::move(activity.kernels);
+    profile.kernels = std::move(kernels);
     return profile;
   }
 
  private:
   void count(Activity& activity, const std::function<void()>& call, std::vector<std::string>& notes) {
-    auto counted = sources_.counters(options_.set, activity.kernels.size(), call);
+    auto counted = sources_.counters(options_.counted, activity.kernels.size(), call);
     if (!counted) {
       notes.push_back("no hardware counters: " + counted.error().message);
       return;
@@ -130,8 +164,11 @@ class EitherProfiler final : public lab::Profiler {
              const std::vector<std::string>& notes) const {
     const std::string id = lab::result_id(what.experiment, what.variant, what.at);
     const Files files(options_.folder, what);
-    timeline(activity, id).write(files.path("trace", "json"));
-    files.write("kernels", id, to_json(table), to_markdown(table), notes);
+    const Trace trace = timeline(activity, id);
+    trace.write(files.path("trace", "json"));
+    if (const auto summary = api_summary(nlohmann::json::parse(trace.json())))
+      files.write("api", id, to_json(*summary), to_markdown(*summary), summary->notes);
+    files.write("kernels", id, to_json(table), to_markdown(table) + counters_markdown(table), notes);
   }
 
   ProfilerOptions options_;

@@ -101,7 +101,7 @@ TEST_F(ProfilerCuda, CountsTheBytesThatAFillWrites) {
   const auto activity = watch_activity([&] { fill(); });
   if (!activity) GTEST_SKIP() << activity.error().message;
   for (const MetricSet set : {MetricSet::minimal, MetricSet::roofline, MetricSet::deep_dive}) {
-    const auto run = count_kernels(set, activity->kernels.size(), [&] { fill(); });
+    const auto run = count_kernels({.set = set}, activity->kernels.size(), [&] { fill(); });
     if (!run) GTEST_SKIP() << run.error().message;
     for (const std::string& note : run->notes) ADD_FAILURE() << to_string(set) << ": " << note;
     ASSERT_EQ(run->kernels.size(), activity->kernels.size()) << to_string(set);
@@ -131,7 +131,7 @@ TEST_F(ProfilerCuda, SurvivesACallThatThrows) {
 TEST_F(ProfilerCuda, RefusesWhereAnotherToolIsInjected) {
   setenv("CUDA_INJECTION64_PATH", "/opt/another/libtool.so", 1);
   const auto activity = watch_activity([] {});
-  const auto run      = count_kernels(MetricSet::minimal, 1, [] {});
+  const auto run      = count_kernels({}, 1, [] {});
   unsetenv("CUDA_INJECTION64_PATH");
   ASSERT_FALSE(activity);
   EXPECT_NE(activity.error().message.find("/opt/another/libtool.so"), std::string::npos);

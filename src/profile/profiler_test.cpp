@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "profile/activity.h"
+#include "profile/occupancy.h"
 
 namespace fathom::profile {
 namespace {
@@ -33,7 +34,7 @@ Result<Activity> two_kernels(const std::function<void()>& call) {
   return activity;
 }
 
-Result<CounterRun> two_counted(MetricSet, size_t most, const std::function<void()>& call) {
+Result<CounterRun> two_counted(const CounterChoice&, size_t most, const std::function<void()>& call) {
   call();
   EXPECT_EQ(most, 2U);
   CounterRun run;
@@ -43,11 +44,11 @@ Result<CounterRun> two_counted(MetricSet, size_t most, const std::function<void(
   return run;
 }
 
-Result<CounterRun> forbidden(MetricSet, size_t, const std::function<void()>&) {
+Result<CounterRun> forbidden(const CounterChoice&, size_t, const std::function<void()>&) {
   return Error{"the driver keeps the GPU's counters to administrators"};
 }
 
-Result<CounterRun> one_counted(MetricSet, size_t, const std::function<void()>&) {
+Result<CounterRun> one_counted(const CounterChoice&, size_t, const std::function<void()>&) {
   CounterRun run;
   run.kernels = {{{"dram_bytes_read", 1}}};
   return run;
@@ -91,6 +92,60 @@ TEST(Profiler, SaysThatTwoRunsLaunchedDifferently) {
             std::string::npos);
 }
 
+TEST(Profiler, LooksOnlyAtTheKernelsThatMatch) {
+  ProfilerOptions options;
+  options.kernels    = *KernelFilter::parse("regex:^sec");
+  const auto profile = make_profiler(options, {two_kernels, two_counted})->profile(kWhat, [] {});
+  ASSERT_EQ(profile->kernels.size(), 1U);
+  EXPECT_EQ(profile->kernels[0].name, "second");
+  EXPECT_EQ(profile->metrics.at("counted_dram_bytes_read").value, 100);
+  // Of the whole call: else the GPU would seem idle.
+  EXPECT_EQ(profile->metrics.at("kernels").value, 2);
+  EXPECT_EQ(profile->metrics.at("kernel_time_ns").value, 400);
+  EXPECT_FALSE(profile->metrics.contains("counted_over_declared_bytes"));
+  EXPECT_EQ(profile->notes.at(1), "1 of 2 kernels match '^sec'; left out: first");
+}
+
+TEST(Profiler, CountsNothingWhereNoKernelMatchesOrNoCounterIsChosen) {
+  const auto never = [](const CounterChoice&, size_t, const std::function<void()>&) -> Result<CounterRun> {
+    ADD_FAILURE() << "counted";
+    return Error{""};
+  };
+  ProfilerOptions none;
+  none.kernels       = *KernelFilter::parse("third");
+  const auto profile = make_profiler(none, {two_kernels, never})->profile(kWhat, [] {});
+  EXPECT_TRUE(profile->kernels.empty());
+  EXPECT_EQ(profile->notes.at(1), "0 of 2 kernels match 'third'; left out: first, second");
+  ProfilerOptions launches;
+  launches.counted.sections = {"LaunchStats"};
+  const auto stats          = make_profiler(launches, {two_kernels, never})->profile(kWhat, [] {});
+  EXPECT_EQ(stats->kernels.size(), 2U);
+  EXPECT_EQ(stats->metrics.at("grid_size").value, 8);
+  EXPECT_EQ(stats->metrics.at("block_size").value, 256);
+}
+
+// 8 blocks of 256 threads with 40 registers: six at once on each of 132 multiprocessors.
+TEST(Profiler, CountsTheWavesOfTheLongestKernel) {
+  const auto on_an_h100 = [](const std::function<void()>& call) {
+    auto activity = two_kernels(call);
+    for (lab::KernelRecord& kernel : activity->kernels) add_occupancy(kernel, 90);
+    activity->gpus[0] = {"H100", 90, 132};
+    return activity;
+  };
+  const auto profile = make_profiler({.counters = false}, {on_an_h100, forbidden})->profile(kWhat, [] {});
+  EXPECT_DOUBLE_EQ(profile->metrics.at("waves_per_multiprocessor").value, 8.0 / (6 * 132));
+}
+
+TEST(Profiler, SaysHowLongTheGpuCopies) {
+  const auto with_a_copy = [](const std::function<void()>& call) {
+    auto activity = two_kernels(call);
+    activity->copies.push_back({.name = "set", .bytes = 8, .start_ns = 500, .end_ns = 600});
+    return activity;
+  };
+  const auto profile = make_profiler({.counters = false}, {with_a_copy, forbidden})->profile(kWhat, [] {});
+  EXPECT_EQ(profile->metrics.at("copy_time_ns").value, 100);
+}
+
 TEST(Profiler, CountsOnlyWhenAsked) {
   int calls = 0;
   const auto profile =
@@ -114,7 +169,13 @@ TEST(Profiler, WritesItsFilesBesideTheVariant) {
   EXPECT_EQ(kernels.at("id"), "ch07/transpose_gpu/padded?n=64");
   EXPECT_EQ(kernels.at("kernels").at(0).at("name"), "first");
   EXPECT_EQ(kernels.at("notes").at(0), "a note of the trace");
-  EXPECT_NE(contents("kernels_n=64.md").find("| `first`"), std::string::npos);
+  const std::string page = contents("kernels_n=64.md");
+  EXPECT_NE(page.find("| `first`"), std::string::npos);
+  // The counters of the longest kernel first, each with its meaning.
+  EXPECT_NE(page.find("| dram_bytes_written | 500 | 50 | Bytes written to DRAM. |"), std::string::npos)
+      << page;
+  EXPECT_EQ(json::parse(contents("api_n=64.json")).at("schema"), "fathom.api_summary/1");
+  EXPECT_NE(contents("api_n=64.md").find("| `second`"), std::string::npos);
   fs::remove_all(folder);
 }
 

@@ -95,7 +95,16 @@ Trace timeline(const Activity& activity, const std::string& title) {
   Trace trace;
   const int host = trace.process("host");
   trace.slice(trace.track(host, "call", Trace::Overlap::nested), title, activity.start_ns, activity.end_ns);
-  std::map<uint32_t, int> threads;
+  std::map<uint32_t, int> of_ranges, threads;
+  for (const HostRange& range : activity.ranges) {
+    auto track = of_ranges.find(range.thread);
+    if (track == of_ranges.end())
+      track = of_ranges
+                  .emplace(range.thread, trace.track(host, fmt::format("ranges of thread {}", range.thread),
+                                                     Trace::Overlap::nested))
+                  .first;
+    trace.slice(track->second, range.name, range.start_ns, range.end_ns);
+  }
   std::map<uint32_t, int> launches;  // correlation to slice
   for (const HostCall& call : without_inner_driver_calls(activity.host_calls, launched)) {
     auto thread = threads.find(call.thread);

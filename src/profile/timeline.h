@@ -1,5 +1,5 @@
-// A call's activity as a trace: the host's API calls by thread, below them each GPU's kernels and copies by
-// stream, and an arrow from each launch to its kernel.
+// A call's activity as a trace: the host's API calls by thread, with the NVTX ranges above them, below them
+// each GPU's kernels and copies by stream, and an arrow from each launch to its kernel.
 #pragma once
 
 #include <cstdint>

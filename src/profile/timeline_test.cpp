@@ -69,6 +69,22 @@ TEST(Timeline, JoinsEachLaunchToWhatItLaunched) {
   EXPECT_EQ(arrows, (std::vector<std::pair<double, double>>{{1, 10}, {5, 20}, {7, 15}}));
 }
 
+TEST(Timeline, DrawsRangesAboveTheirThread) {
+  Activity activity = two_kernels_and_a_copy();
+  activity.ranges   = {{"step", kTraceBase + 500, kTraceBase + 55'000, 42},
+                       {"decode", kTraceBase + 900, kTraceBase + 7'000, 42}};
+  const json read   = json::parse(timeline(activity, "call").json());
+  std::map<int, std::string> threads;
+  std::map<std::string, std::string> track_of;
+  for (const json& event : read.at("traceEvents"))
+    if (event.at("name") == "thread_name") threads[event.at("tid")] = event.at("args").at("name");
+  for (const json& event : read.at("traceEvents"))
+    if (event.at("ph") == "X") track_of[event.at("name")] = threads.at(event.at("tid"));
+  EXPECT_EQ(track_of.at("step"), "ranges of thread 42");
+  EXPECT_EQ(track_of.at("decode"), "ranges of thread 42") << "inside the step, so on the same track";
+  EXPECT_EQ(track_of.at("cudaDeviceSynchronize"), "thread 42");
+}
+
 TEST(Timeline, LeavesOutWhatHasNoTimes) {
   Activity activity            = two_kernels_and_a_copy();
   activity.kernels[0].start_ns = activity.kernels[0].end_ns = 0;

@@ -38,6 +38,8 @@ struct ReportContext {
   std::map<std::string, std::string> source_now;
   std::optional<std::map<std::string, ExperimentText>> texts;  // absent: no source tree was at hand
   std::optional<Reference> reference;
+  std::map<std::string, std::string> diagnoses =
+      {};  // result id to what limits it, a sentence without a full stop
 };
 
 }  // namespace fathom::report

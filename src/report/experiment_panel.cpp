@@ -11,6 +11,7 @@
 #include "lab/metric_text.h"
 #include "lab/quantity.h"
 #include "report/charts.h"
+#include "report/diagnosis_lines.h"
 #include "report/doubts.h"
 #include "report/highlights.h"
 #include "report/interval_bar.h"
@@ -240,16 +241,18 @@ std::string metrics_html(const PointRecord& point) {
   return scroll_box("Metrics", out + "</tbody></table>\n");
 }
 
-std::string point_html(const ExperimentRecord& experiment, size_t number, size_t p, const Scale& scale) {
+std::string point_html(const ExperimentRecord& experiment, size_t number, size_t p, const Scale& scale,
+                       const ReportContext& context) {
   const PointRecord& point = experiment.points[p];
-  return point_facts(point) + ladder(experiment, point, scale) + "<div class=\"charts\">\n" +
+  return point_facts(point) + ladder(experiment, point, scale) + diagnosis_lines(experiment, point, context) +
+         "<div class=\"charts\">\n" +
          figure("Each sample's deviation from its variant's median, with a histogram.",
                 sample_chart(point, fmt::format("e{}-samples{}", number, p), id_at(experiment, point))) +
          metrics_html(point) + "</div>\n";
 }
 
 // Other points than the headline open one by one.
-std::string points_html(const ExperimentRecord& experiment, size_t number) {
+std::string points_html(const ExperimentRecord& experiment, size_t number, const ReportContext& context) {
   std::vector<Ratio> ratios;
   for (const PointRecord& point : experiment.points)
     for (const VariantRecord& variant : point.variants)
@@ -260,7 +263,7 @@ std::string points_html(const ExperimentRecord& experiment, size_t number) {
   for (size_t p = 0; p < experiment.points.size(); ++p) {
     const PointRecord& point = experiment.points[p];
     if (experiment.points.size() == 1) {
-      out += point_html(experiment, number, p, scale);
+      out += point_html(experiment, number, p, scale, context);
       continue;
     }
     const VariantRecord* best = best_of(point);
@@ -272,7 +275,7 @@ std::string points_html(const ExperimentRecord& experiment, size_t number) {
                    "{} {}{}", escape(best->id), ratio_text(best->ratio->median),
                    best->share_of_limit ? ", " + share_text(*best->share_of_limit) + " of the limit" : "")
              : escape(why_no_best(experiment, &point)),
-        point_html(experiment, number, p, scale));
+        point_html(experiment, number, p, scale, context));
   }
   return out;
 }
@@ -413,7 +416,7 @@ std::string experiment_panel(const RunRecord& run, size_t number, const ReportCo
   if (experiment.points.empty())
     out += fmt::format("<p>No point was measured: {}. {}</p>\n", outcome_word(experiment.status),
                        escape(experiment.detail));
-  out += points_html(experiment, number);
+  out += points_html(experiment, number, context);
   out += "<div class=\"parts\">\n";
   if (timed) out += part("Under the roofline", roofline_figure(run, number, context));
   out += part("Since the reference record", change_html(experiment, context));

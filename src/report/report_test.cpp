@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/target.h"
 #include "report/doubts.h"
 #include "report/report_fixture.h"
 
@@ -125,13 +126,24 @@ TEST(Report, EscapesWhatTheRecordSays) {
   ReportContext context{.roofs      = {.memory = {{evil, 1e9}}, .compute = {{evil, 1e9}}, .measured = evil},
                         .source_now = {},
                         .texts      = {{{evil, {evil, {{evil, evil, evil}, {evil + "2", evil + "2", ""}}}}}},
-                        .reference = Reference{evil, {{evil, {evil, evil, evil, evil}}}, *compare(run, run)}};
+                        .reference  = Reference{evil, {{evil, {evil, evil, evil, evil}}}, *compare(run, run)},
+                        .diagnoses  = {{result_id(evil, evil, Point({{evil, evil}})), evil}}};
   const std::string html = report_html(run, context);
   EXPECT_TRUE(is_page(html));
   EXPECT_FALSE(holds(html, "<img"));
   const std::string index = index_html({summary_of(run, "\"><img>")});
   EXPECT_TRUE(is_page(index));
   EXPECT_FALSE(holds(index, "<img"));
+}
+
+TEST(Report, SaysWhatLimitsTheBaselineAndTheBest) {
+  const std::string html = report_html(fixture_run(), fixture_context());
+  EXPECT_TRUE(holds(html, "<span class=\"mono\">naive</span>: one line of 64 bytes a number (likely).</li>"));
+  EXPECT_TRUE(holds(html, "fathom diagnose ch07/transpose_cpu</span>"));
+  EXPECT_FALSE(holds(html, "of neither")) << "neither the baseline nor the best";
+  ReportContext context = fixture_context();
+  context.diagnoses.clear();
+  EXPECT_FALSE(holds(report_html(fixture_run(), context), "What limits them"));
 }
 
 TEST(Report, StandsForAnEmptyRunAndARunOfSkips) {

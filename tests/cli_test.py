@@ -190,13 +190,15 @@ class Cli(unittest.TestCase):
             folder = run / "ch15" / "engine" / variant
             folder.mkdir(parents=True)
             metrics = {"ttft_p50_ns": {"value": ttft, "better": "lower"}, "memory_bytes": {"value": 64e6, "better": "lower"},
-                       "output_tokens_per_s": {"value": 1e3, "better": "higher"}, "steps": {"value": 7, "better": "lower"}}
+                       "output_tokens_per_s": {"value": 1e3, "better": "higher"}, "steps": {"value": 7, "better": "lower"},
+                       "expert_load_variance": {"value": 0.5, "better": "lower"}}
             (folder / "metrics.json").write_text(json.dumps(
                 {"experiment": "ch15/engine", "variant": variant, "points": [{"at": {"requests": 40}, "kind": kind, "metrics": metrics}]}))
         result = self.fathom("report", "--metrics", str(run), "--page", "bars.html")
         self.assertEqual(result.returncode, 0, result.stderr)
         page = pathlib.Path(self.folder.name, "bars.html").read_text()
-        places = [page.index(words) for words in ("requests=40", "ttft_p50_ns", "plain", "-75.0 %", "output_tokens_per_s", "memory_bytes", "64.0 MB")]
+        places = [page.index(words) for words in ("requests=40", "ttft_p50_ns", "plain", "-75.0 %", "output_tokens_per_s", "memory_bytes", "64.0 MB",
+                                               "expert_load_variance")]
         self.assertEqual(places, sorted(places))
         self.assertNotIn("steps", page)
         self.assertEqual(self.fathom("report", "--page", "bars.html").returncode, 5)

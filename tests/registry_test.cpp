@@ -6,9 +6,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -64,16 +66,58 @@ TEST(Registry, EveryCureOfADiagnosisIsShown) {
   }
 }
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
 TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
   const auto labels = parse_labels(labels_toml());
   ASSERT_TRUE(labels.has_value()) << labels.error().message;
-  EXPECT_EQ(labels->size(), 67u);  // 63 names of the catalog, three of the field, and the tour
+  // 63 names of the catalog, three of the field, the tour, four acts, three demonstrations, two chapters
+  EXPECT_GE(labels->size(), 76u);
   for (const TargetLabel& label : *labels) {
-    if (label.name == "tour") continue;
     const auto targets = resolve_targets({label.name}, experiments(), *labels);
     ASSERT_TRUE(targets.has_value()) << label.name << ": " << targets.error().message;
-    EXPECT_EQ(targets->selections.size() + targets->planned.size(), 1u) << label.name;
+    const size_t wanted = label.target.empty() ? 1 : words_of(label.target).size();
+    if (label.name != "demo:matmul") {  // variants of one experiment
+      EXPECT_EQ(targets->selections.size() + targets->planned.size(), wanted) << label.name;
+    }
     for (const Planned& planned : targets->planned) EXPECT_FALSE(planned.skip.reason.empty()) << label.name;
+    if (label.target.empty()) {
+      EXPECT_EQ(targets->planned.size(), 1u) << label.name << " is planned, and there is an experiment";
+    }
+  }
+}
+
+// Experiments and what is planned, as the label lists them; each act has all of its chapters.
+TEST(Registry, AnActKeepsItsOrderAndHasItsChapters) {
+  const auto labels = parse_labels(labels_toml());
+  ASSERT_TRUE(labels.has_value()) << labels.error().message;
+  std::set<std::string> in_acts;
+  for (int act = 1; act <= 4; ++act) {
+    const std::string name = fmt::format("act{}", act);
+    const auto label =
+        std::find_if(labels->begin(), labels->end(), [&](const TargetLabel& l) { return l.name == name; });
+    ASSERT_NE(label, labels->end()) << name;
+    const auto targets = resolve_targets({name}, experiments(), *labels);
+    ASSERT_TRUE(targets.has_value()) << targets.error().message;
+    std::vector<std::string> listed, run;
+    std::set<std::string> chapters;
+    for (std::string target : words_of(label->target)) {
+      std::replace(target.begin(), target.end(), ':', '/');
+      chapters.insert(target.substr(0, target.find('/')));
+      const bool planned = std::any_of(targets->planned.begin(), targets->planned.end(),
+                                       [&](const Planned& p) { return p.label == target; });
+      if (!planned) listed.push_back(target);
+    }
+    for (const Selection& selection : targets->selections) {
+      run.push_back(selection.experiment);
+      EXPECT_TRUE(in_acts.insert(selection.experiment).second) << selection.experiment << " is in two acts";
+    }
+    EXPECT_EQ(listed, run);
+    for (int chapter = 5 * act - 4; chapter <= 5 * act; ++chapter)
+      EXPECT_TRUE(chapters.count(fmt::format("ch{:02}", chapter))) << name << " lacks chapter " << chapter;
   }
 }
 

@@ -45,19 +45,20 @@ nlohmann::json rows_json(const Table& table) {
   return {{"schema", "fathom.metrics_table/1"}, {"metrics", rows}};
 }
 
-// The metrics of a served model, in the order in which a page shows them.
-constexpr std::string_view kServingMetrics[] = {"ttft_p50_ns",  "ttft_p95_ns",   "tpot_p50_ns",
-                                                "tpot_p95_ns",  "e2e_p95_ns",    "output_tokens_per_s",
-                                                "memory_bytes", "peak_kv_pages", "router_imbalance"};
+// The metrics of a served model and of the load of its experts, in the order in which a page shows them.
+constexpr std::string_view kShownMetrics[] = {"ttft_p50_ns",          "ttft_p95_ns",    "tpot_p50_ns",
+                                              "tpot_p95_ns",          "e2e_p95_ns",     "output_tokens_per_s",
+                                              "memory_bytes",         "peak_kv_pages",  "router_imbalance",
+                                              "expert_load_variance", "rank_imbalance", "dropped_share"};
 
 // `rows` as metrics_table() gives them.
-std::vector<report::MetricBars> serving_bars(const std::vector<std::vector<std::string>>& rows) {
+std::vector<report::MetricBars> metric_bars(const std::vector<std::vector<std::string>>& rows) {
   std::map<std::tuple<std::string, std::string, size_t>, report::MetricBars> charts;
   for (const auto& row : rows) {
     const std::string &experiment = row[0], &variant = row[1], &kind = row[2], &at = row[3], &metric = row[4];
-    const auto* const known = std::ranges::find(kServingMetrics, metric);
-    if (known == std::end(kServingMetrics)) continue;
-    auto& chart      = charts[{experiment, at, static_cast<size_t>(known - std::begin(kServingMetrics))}];
+    const auto* const known = std::ranges::find(kShownMetrics, metric);
+    if (known == std::end(kShownMetrics)) continue;
+    auto& chart      = charts[{experiment, at, static_cast<size_t>(known - std::begin(kShownMetrics))}];
     chart.experiment = experiment, chart.at = at, chart.metric = metric;
     chart.higher_is_better = row[6] == "higher";
     const auto place       = kind == "baseline" ? chart.bars.begin() : chart.bars.end();
@@ -69,11 +70,11 @@ std::vector<report::MetricBars> serving_bars(const std::vector<std::vector<std::
 }
 
 void write_metrics_page(const ReportFlags& flags, const Table& table) {
-  const auto charts = serving_bars(table.rows);
+  const auto charts = metric_bars(table.rows);
   if (charts.empty())
     throw UsageError(
-        fmt::format("no metrics.json below {} has TTFT, throughput or memory: run an experiment that "
-                    "serves, such as ch15:monolithic_engine",
+        fmt::format("no metrics.json below {} has TTFT, throughput, memory or the load of experts: run an "
+                    "experiment that serves, such as ch15:monolithic_engine, or ch15:capacity_factor",
                     flags.metrics));
   write_file_atomically(flags.page, report::metrics_page("Metrics of " + flags.metrics, charts));
   fmt::print("{}\n", flags.page);
@@ -119,8 +120,10 @@ void add_report(CLI::App& app, int& exit_code) {
   verb.add_flag("--index", flags->index, "Only write the logbook of all runs");
   verb.add_option("--metrics", flags->metrics,
                   "Show every metrics.json below this folder as one table instead");
-  verb.add_option("--page", flags->page,
-                  "Write TTFT, TPOT, throughput, memory and router imbalance of --metrics as a page of bars");
+  verb.add_option(
+      "--page", flags->page,
+      "Write TTFT, TPOT, throughput, memory, router imbalance and the variance of the load of experts "
+      "that --metrics finds as a page of bars");
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = report(*flags); });
 }

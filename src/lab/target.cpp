@@ -80,7 +80,7 @@ class Resolver {
       if (label.target.empty())
         targets.planned.push_back(
             {label.name, Skip{"not_built", ""}, "not built yet; it will come with " + label.planned});
-      else if (depth > 0)
+      else if (depth > 0)  // one that is planned may stand in a list, for what the list will have
         return Error{
             fmt::format("labels.toml: '{}' leads to another label; name the experiment", label.name)};
       else
@@ -123,11 +123,11 @@ class Resolver {
 
   static void take(Match match, Targets& targets) {
     auto& selections = targets.selections;
-    const auto place = std::lower_bound(
-        selections.begin(), selections.end(), match.experiment->id,
-        [](const Selection& selection, const std::string& id) { return selection.experiment < id; });
-    if (place == selections.end() || place->experiment != match.experiment->id) {
-      selections.insert(place, Selection{match.experiment->id, std::move(match.variants)});
+    const auto place = std::find_if(selections.begin(), selections.end(), [&](const Selection& selection) {
+      return selection.experiment == match.experiment->id;
+    });
+    if (place == selections.end()) {
+      selections.push_back({match.experiment->id, std::move(match.variants)});
     } else if (place->variants.empty() || match.variants.empty()) {
       place->variants.clear();  // all of them, whatever else was named
     } else {

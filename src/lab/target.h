@@ -8,7 +8,8 @@
 //   ch07/transpose_cpu/padded?n=4096             the id of a result: axes follow the question mark
 //
 // Other names of experiments (ExperimentInfo::aliases) and the labels of experiments/labels.toml work too; a
-// label whose experiment is still to come resolves to a skip, `not_built`.
+// label whose experiment is still to come resolves to a skip, `not_built`. A label of several targets is a
+// sequence: a run keeps its order.
 #pragma once
 
 #include <map>
@@ -38,7 +39,7 @@ struct Planned {
 };
 
 struct Targets {
-  std::vector<Selection> selections;  // sorted by experiment, each experiment once
+  std::vector<Selection> selections;  // in the order of the names, each experiment once
   std::vector<Planned> planned;
   std::vector<Axis> axes;  // of the part after '?'
 };

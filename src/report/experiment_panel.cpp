@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "lab/metric_text.h"
@@ -16,6 +15,7 @@
 #include "report/highlights.h"
 #include "report/interval_bar.h"
 #include "report/markdown.h"
+#include "report/metrics_panel.h"
 #include "report/page_frame.h"
 #include "report/text_diff.h"
 
@@ -208,39 +208,6 @@ std::string roofline_figure(const RunRecord& run, size_t number, const ReportCon
       roofline_place_svg(context.roofs, points, fmt::format("e{}-roofline", number)));
 }
 
-// A row for each metric and a column for each variant: counters, latencies of sessions, memory.
-std::string metrics_html(const PointRecord& point) {
-  std::set<std::string> names;
-  std::vector<const VariantRecord*> with;
-  for (const VariantRecord& v : point.variants) {
-    const size_t before = names.size();
-    bool any            = false;
-    for (const auto& [name, metric] : v.metrics)
-      if (name != "bytes_per_s" && name != "flops_per_s") {
-        names.insert(name);
-        any = true;
-      }
-    if (any || names.size() > before) with.push_back(&v);
-  }
-  if (names.empty()) return "";
-  std::string out =
-      "<table class=\"metrics\">\n<caption>Metrics and counters</caption>\n<thead><tr><th></th>";
-  for (const VariantRecord* v : with)
-    out += fmt::format("<th scope=\"col\" class=\"num\">{}</th>", escape(v->id));
-  out += "</tr></thead>\n<tbody>\n";
-  for (const std::string& name : names) {
-    out += fmt::format("<tr><th scope=\"row\">{}</th>", escape(metric_name_text(name)));
-    for (const VariantRecord* v : with) {
-      const auto metric = v->metrics.find(name);
-      out += fmt::format("<td class=\"num\">{}</td>", metric == v->metrics.end()
-                                                          ? std::string(kAbsent)
-                                                          : metric_value_text(name, metric->second.value));
-    }
-    out += "</tr>\n";
-  }
-  return scroll_box("Metrics", out + "</tbody></table>\n");
-}
-
 std::string point_html(const ExperimentRecord& experiment, size_t number, size_t p, const Scale& scale,
                        const ReportContext& context) {
   const PointRecord& point = experiment.points[p];
@@ -248,7 +215,7 @@ std::string point_html(const ExperimentRecord& experiment, size_t number, size_t
          "<div class=\"charts\">\n" +
          figure("Each sample's deviation from its variant's median, with a histogram.",
                 sample_chart(point, fmt::format("e{}-samples{}", number, p), id_at(experiment, point))) +
-         metrics_html(point) + "</div>\n";
+         metrics_html(point, fmt::format("e{}-metrics{}", number, p), id_at(experiment, point)) + "</div>\n";
 }
 
 // Other points than the headline open one by one.

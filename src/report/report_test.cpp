@@ -264,6 +264,46 @@ TEST(Report, TheCountersOfAProfiledRunAreInThePanel) {
   EXPECT_TRUE(holds(row, "counted dram bytes read</th><td class=\"num\">134")) << row.substr(0, 200);
 }
 
+// A variant of the panel's point with these loads of experts, and a metric without a number.
+RunRecord run_with_loads(const std::vector<double>& loads) {
+  RunRecord run = fixture_run();
+  for (VariantRecord& variant : run.experiments[1].points[1].variants) {
+    variant.metrics = {{"rank_imbalance", {1.25, "lower"}}};
+    for (size_t e = 0; e < loads.size(); ++e)
+      variant.metrics["tokens_of_expert_0" + std::to_string(e)] = {loads[e], "lower"};
+  }
+  return run;
+}
+
+TEST(Report, NumberedMetricsAreAChartWithTheirVariance) {
+  const std::string row = row_of(report_html(run_with_loads({30, 10, 0, 0})), "ch07/transpose_cpu");
+  // Mean 10; (400 + 0 + 100 + 100) / 4 over 100.
+  EXPECT_TRUE(holds(row, ">variance 1.5<"));
+  EXPECT_TRUE(holds(row, "tokens of expert 00: 30<"));
+  EXPECT_FALSE(holds(row, "tokens of expert 00</th>")) << "drawn, and in the table too";
+  EXPECT_TRUE(holds(row, "rank imbalance</th>"));
+  EXPECT_TRUE(is_page(report_html(run_with_loads({30, 10, 0, 0}))));
+
+  EXPECT_TRUE(holds(report_html(run_with_loads({7, 7, 7, 7, 7})), ">variance 0<"));
+}
+
+TEST(Report, MetricsThatAreNoSeriesStayInTheTable) {
+  const auto in_table = [](const RunRecord& run) {
+    const std::string html = report_html(run);
+    EXPECT_TRUE(is_page(html));
+    EXPECT_FALSE(holds(html, ">variance"));
+    return holds(row_of(html, "ch07/transpose_cpu"), "tokens of expert 00</th>");
+  };
+  EXPECT_TRUE(in_table(run_with_loads({3, 1, 2})));  // too few to draw
+  EXPECT_TRUE(in_table(run_with_loads({0, 0, 0, 0})));
+  EXPECT_TRUE(in_table(run_with_loads({1, 2, 3, std::numeric_limits<double>::quiet_NaN()})));
+  RunRecord gap = run_with_loads({1, 2, 3, 4, 5});
+  for (VariantRecord& variant : gap.experiments[1].points[1].variants)
+    variant.metrics.erase("tokens_of_expert_02");
+  EXPECT_TRUE(in_table(gap));
+  EXPECT_FALSE(in_table(run_with_loads({})));
+}
+
 TEST(Report, SkipsAreOneLineAReason) {
   RunRecord run = fixture_run();
   for (int i = 0; i < 30; ++i) {

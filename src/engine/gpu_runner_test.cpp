@@ -188,8 +188,9 @@ TEST_F(EngineOnGpu, RequestsOfOnePromptShareItsBlocksWhileItIsComputed) {
                           .sampling   = distinct[d].sampling,
                           .max_tokens = distinct[d].max_tokens});
   for (const int64_t step_tokens : {512, 8192}) {
-    EngineConfig config = on_gpu();
-    config.step_tokens  = step_tokens;
+    EngineConfig config            = on_gpu();
+    config.step_tokens             = step_tokens;
+    config.in_batch_prefix_caching = true;
     expect_answers_of_the_cpu(config, 1.0 / 32, 20, requests);
     config.batch_invariant         = true;
     const auto running             = engine(config);

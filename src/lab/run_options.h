@@ -36,7 +36,7 @@ struct RunOptions {
   std::string profile_set;
   std::vector<std::string> profile_sections;  // in place of the set's counters
   std::string profile_kernels;                // a regular expression; empty: all
-  std::string folder;  // of the run, for what that pass writes
+  std::string folder;                         // of the run, for what that pass writes
 };
 
 }  // namespace fathom::lab

@@ -42,6 +42,6 @@ std::string set_up_text(const ApiSummary& summary);
 // A header and the rows of one table; the range only where there are several.
 std::vector<std::vector<std::string>> cells(const std::vector<SummaryRow>& rows, std::string_view what);
 std::string to_markdown(const ApiSummary& summary);  // without its notes
-nlohmann::json to_json(const ApiSummary& summary);  // "fathom.api_summary/1"
+nlohmann::json to_json(const ApiSummary& summary);   // "fathom.api_summary/1"
 
 }  // namespace fathom::profile

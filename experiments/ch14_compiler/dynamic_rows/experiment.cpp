@@ -27,6 +27,7 @@ const Experiment<Rows> rows{
              .prediction = predict::ratio_at_least(3),
              .prepare    = kept},
         },
+    .catalog = {"compile-012", "compile-013"},
 };
 FATHOM_REGISTER(rows);
 

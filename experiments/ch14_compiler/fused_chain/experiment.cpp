@@ -37,7 +37,8 @@ const Experiment<Chain> chain{
              .threads    = kAllThreads,
              .prepare    = threads},
         },
-    .group = "rmsnorm",
+    .catalog = {"compile-007"},
+    .group   = "rmsnorm",
 };
 FATHOM_REGISTER(chain);
 

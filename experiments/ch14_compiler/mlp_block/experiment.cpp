@@ -29,6 +29,7 @@ const Experiment<Block> block{
              .threads    = kAllThreads,
              .prepare    = threads},
         },
+    .catalog = {"compile-008"},
 };
 FATHOM_REGISTER(block);
 

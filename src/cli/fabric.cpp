@@ -10,7 +10,7 @@
 #include <set>
 #include <span>
 
-#include "cli/launch_hosts.h"
+#include "launch/hosts.h"
 #include "measure/statistics.h"
 
 namespace fathom::cli {
@@ -124,7 +124,7 @@ PairTimes time_pair(comm::Group& group, int a, int b, int round_trips) {
 std::vector<std::string> hosts_of_ranks(comm::Group& group) {
   constexpr size_t kLongest = 256;
   const char* launched      = std::getenv("FATHOM_NODE_NAME");
-  const std::string name    = launched && *launched ? launched : this_host_name();
+  const std::string name    = launched && *launched ? launched : launch::this_host_name();
   std::vector<uint8_t> mine(kLongest), all(kLongest * static_cast<size_t>(group.size()));
   std::memcpy(mine.data(), name.data(), std::min(name.size(), kLongest - 1));
   group.all_gather<uint8_t>(mine, all);

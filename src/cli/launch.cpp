@@ -11,19 +11,22 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch_follower.h"
-#include "cli/launch_hosts.h"
-#include "cli/launch_remote.h"
-#include "cli/launch_session.h"
-#include "cli/nccl_profile.h"
 #include "cli/number_check.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
+#include "launch/follower.h"
+#include "launch/hosts.h"
+#include "launch/nccl_profile.h"
+#include "launch/remote.h"
+#include "launch/session.h"
 
 extern char** environ;
 
 namespace fathom::cli {
+
+using namespace launch;
+
 namespace {
 
 constexpr int kMostLaunched  = 4096;   // what a group may have

@@ -1,4 +1,4 @@
-#include "cli/launch_ranks.h"
+#include "launch/ranks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 
 extern char** environ;
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 // By name, so that a later setting replaces an earlier one.
@@ -183,4 +183,4 @@ std::string this_program() {
   return unknown ? "fathom" : path.string();
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

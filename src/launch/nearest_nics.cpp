@@ -1,4 +1,4 @@
-#include "cli/nearest_nics.h"
+#include "launch/nearest_nics.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 // Parts of two paths that are equal from the root on: bridges that both devices are behind.
@@ -41,4 +41,4 @@ Result<std::vector<std::vector<std::string>>> nearest_nics(const std::vector<Pci
   return chosen;
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -1,4 +1,4 @@
-#include "cli/launch_remote.h"
+#include "launch/remote.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,7 +16,7 @@
 
 extern char** environ;
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 // 'it'\''s', as any shell that a login may have takes it.
@@ -186,4 +186,4 @@ std::string RemoteHost::why_no_greeting(std::optional<std::chrono::seconds> wait
                      last.empty() ? "" : fmt::format(", and said: {}", fmt::join(last, " / ")), by_hand);
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

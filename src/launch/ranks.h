@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_hosts.h"
-#include "cli/launched_process.h"
-#include "cli/nccl_profile.h"
 #include "core/result.h"
+#include "launch/hosts.h"
+#include "launch/launched_process.h"
+#include "launch/nccl_profile.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 struct NodeJob {
   NodeRanks ranks;
@@ -50,4 +50,4 @@ std::vector<LaunchedProcess> start_ranks(const NodeJob& job);
 // Path of this program.
 std::string this_program();
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

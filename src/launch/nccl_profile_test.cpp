@@ -1,4 +1,4 @@
-#include "cli/nccl_profile.h"
+#include "launch/nccl_profile.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/nccl_variables.h"
+#include "launch/nccl_variables.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 std::string why(std::string_view name, std::string_view value) {
@@ -162,4 +162,4 @@ TEST(NcclProfile, ShellReadsWhatIsPrinted) {
 }
 
 }  // namespace
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 struct ProcessStart {
   std::string path;                      // of the program; without a slash it is looked for in PATH
@@ -47,4 +47,4 @@ LaunchedProcess start_process(ProcessStart start);
 // All of the text, also where that takes several calls. False: nobody reads it any more.
 bool write_all(int to, std::string_view text);
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -1,4 +1,4 @@
-#include "cli/launch_follower.h"
+#include "launch/follower.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_ranks.h"
-#include "cli/launch_remote.h"
 #include "comm/tcp_group.h"
 #include "core/exit_code.h"
 #include "core/expect.h"
+#include "launch/ranks.h"
+#include "launch/remote.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 // Time for ranks to end after a request, before they are killed.
@@ -181,4 +181,4 @@ class Follower {
 
 int follow_launcher() { return Follower().run(); }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -1,7 +1,7 @@
 // The variables and their values are those of NCCL's user guide (its page on environment variables) and of
 // what NCCL 2.28 parses: lists in its tuning.cc, levels in paths.cc, numbers in param.cc. NCCL ignores a
 // number that it cannot read and stops at a list that it cannot read.
-#include "cli/nccl_variables.h"
+#include "launch/nccl_variables.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,10 +12,10 @@
 #include <iterator>
 #include <vector>
 
-#include "cli/nccl_profile.h"
 #include "lab/target.h"
+#include "launch/nccl_profile.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 enum class Takes : uint8_t { number, level, algorithms, protocols, devices, text };
@@ -217,4 +217,4 @@ std::string without_nvls(std::string_view algorithms) {
   return fmt::format("{}", fmt::join(lists, ";"));
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

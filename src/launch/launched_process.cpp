@@ -1,4 +1,4 @@
-#include "cli/launched_process.h"
+#include "launch/launched_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include "core/exit_code.h"
 #include "core/expect.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -110,4 +110,4 @@ bool write_all(int to, std::string_view text) {
   return true;
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -1,8 +1,8 @@
-#include "cli/nearest_nics.h"
+#include "launch/nearest_nics.h"
 
 #include <gtest/gtest.h>
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -55,4 +55,4 @@ TEST(NearestNics, ComparesPartsNotLetters) {
 }
 
 }  // namespace
-}  // namespace fathom::cli
+}  // namespace fathom::launch

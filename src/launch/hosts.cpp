@@ -1,4 +1,4 @@
-#include "cli/launch_hosts.h"
+#include "launch/hosts.h"
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 constexpr int kMostRanks = 4096;  // of a host
@@ -160,4 +160,4 @@ std::string this_host_name() {
   return name;
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

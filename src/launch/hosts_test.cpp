@@ -1,4 +1,4 @@
-#include "cli/launch_hosts.h"
+#include "launch/hosts.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <numeric>
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 std::vector<LaunchHost> hosts_of(const std::vector<std::string>& entries) {
@@ -87,4 +87,4 @@ TEST(LaunchHosts, KnowsThisHost) {
 }
 
 }  // namespace
-}  // namespace fathom::cli
+}  // namespace fathom::launch

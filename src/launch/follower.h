@@ -2,9 +2,9 @@
 // over ssh's input and output (launch_remote.h), and ends them where the launcher is gone.
 #pragma once
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 // Returns when all ranks of this host have ended: the exit code.
 int follow_launcher();
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

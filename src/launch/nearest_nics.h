@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 // A device and its place in the tree of PCI bridges, as /sys/devices names it:
 // "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0".
@@ -20,4 +20,4 @@ struct PciDevice {
 Result<std::vector<std::vector<std::string>>> nearest_nics(const std::vector<PciDevice>& gpus,
                                                            const std::vector<PciDevice>& nics, int count);
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

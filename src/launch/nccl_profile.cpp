@@ -1,4 +1,4 @@
-#include "cli/nccl_profile.h"
+#include "launch/nccl_profile.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,11 +8,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/nccl_variables.h"
 #include "lab/target.h"
+#include "launch/nccl_variables.h"
 #include "machine/gpu.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 constexpr const char* kNcclGuide =
@@ -217,4 +217,4 @@ Result<NcclProfile> nccl_profile_from_json(const nlohmann::json& json) {
   return profile;
 }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_ranks.h"
+#include "launch/ranks.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 struct LaunchPlan {
   std::vector<NodeJob> here;       // started by this process: one, or several names of this host
@@ -21,4 +21,4 @@ struct LaunchPlan {
 // Returns when all ranks have ended: the exit code.
 int run_launch(LaunchPlan plan);
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

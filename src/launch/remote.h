@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch_ranks.h"
-#include "cli/launched_process.h"
+#include "launch/launched_process.h"
+#include "launch/ranks.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 using LaunchClock = std::chrono::steady_clock;
 
@@ -70,4 +70,4 @@ class RemoteHost {
   LaunchClock::time_point heard_;
 };
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -7,7 +7,7 @@
 
 #include "core/result.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 struct LaunchHost {
   std::string name;  // as ssh takes it: "a", "user@a", "10.0.0.2"
@@ -45,4 +45,4 @@ bool resolves_to_loopback(const std::string& name);
 
 std::string this_host_name();
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

@@ -1,4 +1,4 @@
-#include "cli/launch_session.h"
+#include "launch/session.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,12 +18,12 @@
 #include <optional>
 #include <thread>
 
-#include "cli/launch_remote.h"
 #include "comm/tcp_group.h"
 #include "core/exit_code.h"
 #include "core/expect.h"
+#include "launch/remote.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 namespace {
 
 // After one rank failed the others have this long to see it themselves and to say so, ...
@@ -329,4 +329,4 @@ class LaunchSession {
 
 int run_launch(LaunchPlan plan) { return LaunchSession(std::move(plan)).run(); }
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

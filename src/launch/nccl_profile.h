@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/nearest_nics.h"
 #include "core/result.h"
+#include "launch/nearest_nics.h"
 
-namespace fathom::cli {
+namespace fathom::launch {
 
 struct NcclSetting {
   std::string name, value;
@@ -72,4 +72,4 @@ std::string to_shell(const NcclProfile& profile);
 nlohmann::json to_json(const NcclProfile& profile);
 Result<NcclProfile> nccl_profile_from_json(const nlohmann::json& json);
 
-}  // namespace fathom::cli
+}  // namespace fathom::launch

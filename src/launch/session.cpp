@@ -27,7 +27,7 @@ namespace fathom::launch {
 namespace {
 
 // After one rank failed the others have this long to see it themselves and to say so, ...
-constexpr std::chrono::seconds kTellTime{1};
+constexpr std::chrono::seconds kTellTime{3};
 // ... after the request to end, this long until they are killed, and after that as long until a host that
 // does not say so is given up.
 constexpr std::chrono::seconds kEndTime{5};

@@ -34,7 +34,7 @@ TEST(MeasurementScope, AVirtualMachineHasNoClockAndNoCacheOfItsOwn) {
   const MeasurementScope virtual_one =
       measurement_scope(metal(), {.virtual_machine = true, .hypervisor = "KVM", .cgroup = {}}, {}, {});
   EXPECT_TRUE(mentions(virtual_one.cannot, "Clock frequency"));
-  EXPECT_TRUE(mentions(virtual_one.cannot, "last cache"));
+  EXPECT_TRUE(mentions(virtual_one.cannot, "last-level cache"));
   EXPECT_FALSE(mentions(measurement_scope(metal(), {}, {}, {}).cannot, "lock"));
   Topology saving = metal();
   saving.governor = "powersave";

@@ -8,7 +8,7 @@ const Experiment<Rows> rows{
     .question = "What does it cost to compile every shape, and what does an extent that stays a symbol save?",
     .limit    = Limit::none,
     .axes     = {{"batches", {32, 4}}, {"dim", {512}}},
-    .check_at = {{"batches", {1, 2, 3, 7}}, {"dim", {1, 7, 33, 512}}},
+    .check_at = {{"batches", {0, 1, 2, 3, 7}}, {"dim", {1, 7, 33, 512}}},
     .variants =
         {
             {.id         = "each_shape",

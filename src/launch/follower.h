@@ -1,5 +1,5 @@
 // The other host's side of `fathom launch --hosts`: starts the ranks of this host as the launcher orders,
-// over ssh's input and output (launch_remote.h), and ends them where the launcher is gone.
+// over ssh's input and output (remote.h), and ends them where the launcher is gone.
 #pragma once
 
 namespace fathom::launch {

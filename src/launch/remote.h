@@ -1,6 +1,6 @@
 // The launcher's side of a host that it reaches by ssh.
 //
-// There, ssh starts this program as `fathom launch --follow-launcher` (launch_follower.h). Both sides speak
+// There, ssh starts this program as `fathom launch --follow-launcher` (follower.h). Both sides speak
 // JSON, an object a line: over ssh's input the order of what to start, signals, and every 5 s that the
 // launcher is there; over its output a greeting, the ends of ranks, and every 5 s that the host is there.
 // Lines of ranks come between them and begin with [rank], as a terminal sees them.

@@ -241,7 +241,7 @@ class LaunchSession {
     if (end.failed() && !ended_at_) first_failures_.push_back(rank);
   }
 
-  // Nothing more is heard of this host's ranks. They end themselves there (launch_follower.h).
+  // Nothing more is heard of this host's ranks. They end themselves there (follower.h).
   void lose(RemoteHost& host) {
     std::vector<int> lost;
     for (int rank = host.ranks().first; rank < host.ranks().first + host.ranks().count; ++rank)
@@ -306,7 +306,7 @@ class LaunchSession {
     return host.empty() ? std::to_string(rank) : fmt::format("{} on {}", rank, host);
   }
 
-  // ssh ends with this process, and with it what it started (launch_follower.h).
+  // ssh ends with this process, and with it what it started (follower.h).
   int give_up(const Refusal& why) {
     fmt::print(stderr, "fathom launch: {}\n", why.text);
     for (RemoteHost& host : remotes_) host.process().signal(SIGTERM);

@@ -148,10 +148,14 @@ Table result_rows(const std::vector<DiagnosedResult>& results, const Gained& gai
     const diagnose::Shown shown   = shown_for(*main.rule, result.on_gpu).front();
     const std::string cured       = fmt::format("{}/{}", shown.experiment, shown.variant);
     const auto gain               = gained.find(cured);
+    // At its limit it can only do less, which its own lines say.
+    const bool at_limit = main.rule->unit == "limit_share";
     table.rows.push_back(
         {result.id, share, std::string(main.rule->cause), std::string(to_string(main.certainty)),
          diagnose::quantity_text(e.criterion.quantity, e.value),
-         gain == gained.end() ? cured : fmt::format("{}, {}", cured, lab::ratio_text(gain->second.ratio))});
+         at_limit               ? std::string(lab::kAbsent)
+         : gain == gained.end() ? cured
+                                : fmt::format("{}, {}", cured, lab::ratio_text(gain->second.ratio))});
   }
   return table;
 }

@@ -231,7 +231,8 @@ def gpu_cards(sources):
     targets = [card["target"] for act in sources.course["act"] for card in act["card"]]
     built = [target for target in targets if not planned(sources, target)]
     gpu = sum(experiment_of(sources, target)["backend"] == "cuda" for target in built)
-    return f"{gpu} of {len(targets)} cards need a GPU and are skipped without one, with a type and a reason; {len(targets) - len(built)} are not built yet."
+    waiting = len(targets) - len(built)
+    return f"{gpu} of {len(targets)} cards need a GPU and are skipped without one, with a type and a reason; {waiting} {'is' if waiting == 1 else 'are'} not built yet."
 
 
 def page(sources):

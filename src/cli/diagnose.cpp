@@ -195,7 +195,7 @@ int run_diagnose(const DiagnoseFlags& flags) {
       fmt::print("{}", to_text(rule_table()));
     return kExitOk;
   }
-  const std::string results = flags.results.empty() ? default_results() : flags.results;
+  const std::string results = results_folder(flags.results);
   const Diagnosed diagnosed = diagnosed_results(
       {.names = flags.names, .artifacts = flags.artifacts, .results = results, .machine = flags.machine});
   const Gained gained = recorded_gains(results, diagnosed.machine);

@@ -200,7 +200,7 @@ void print(const std::vector<Both>& points, const std::string& where) {
 
 // The newest run that holds both, or else this machine's records.
 void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
-  const std::string results = flags.results.empty() ? default_results() : flags.results;
+  const std::string results = results_folder(flags.results);
   const auto folders        = run_folders(flags.artifacts);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const auto run = lab::read_run(*folder);

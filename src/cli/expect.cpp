@@ -38,7 +38,7 @@ void print_all(std::string_view head, const std::vector<std::string>& items) {
 // Provenance of the numbers on the A side.
 void print_provenance(const ExpectFlags& flags, const lab::RunRecord& run) {
   const std::string& folder = flags.expectations.results;
-  const auto records = lab::read_expectations(folder.empty() ? default_results() : folder, run.machine);
+  const auto records        = lab::read_expectations(results_folder(folder), run.machine);
   if (!records) throw UsageError(records.error().message);
   Table table{.columns = {{"record"}, {"written by"}, {"at"}, {"from run"}, {"commit"}, {"sources"}},
               .rows    = {}};
@@ -125,8 +125,7 @@ Table trend_table(const lab::Trends& trends, double margin,
 int trend(const ExpectFlags& flags) {
   const std::vector<lab::RunRecord> runs = runs_of(flags);
   const std::string& folder              = flags.expectations.results;
-  const auto expected =
-      lab::read_expectations(folder.empty() ? default_results() : folder, runs.back().machine);
+  const auto expected = lab::read_expectations(results_folder(folder), runs.back().machine);
   if (!expected) throw UsageError(expected.error().message);
   const auto trends = lab::trends_of(runs, *expected, flags.filter);
   if (!trends) throw UsageError(trends.error().message);

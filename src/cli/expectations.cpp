@@ -34,7 +34,8 @@ void print_list(std::string_view head, const std::vector<std::string>& items) {
 
 }  // namespace
 
-std::string default_results() {
+std::string results_folder(const std::string& given) {
+  if (!given.empty()) return given;
   const auto root = find_source_tree();
   return root && *root != "." ? *root + "/results" : "results";
 }
@@ -58,7 +59,7 @@ void add_expectation_flags(CLI::App& verb, ExpectationFlags& flags) {
 
 lab::ExpectationCheck check_expectations(const ExpectationFlags& flags, const lab::RunRecord& run,
                                          const std::string& filter) {
-  const std::string results = flags.results.empty() ? default_results() : flags.results;
+  const std::string results = results_folder(flags.results);
   const auto expected       = lab::read_expectations(results, run.machine);
   if (!expected) throw UsageError(expected.error().message);
   auto check =
@@ -69,8 +70,7 @@ lab::ExpectationCheck check_expectations(const ExpectationFlags& flags, const la
 
 void keep_stale(const ExpectationFlags& flags, const std::string& machine,
                 std::vector<lab::Selection>& selections) {
-  const auto records =
-      lab::read_expectations(flags.results.empty() ? default_results() : flags.results, machine);
+  const auto records = lab::read_expectations(results_folder(flags.results), machine);
   if (!records) throw UsageError(records.error().message);
   for (const lab::Expectation& record : *records)
     if (!lab::is_stale(record))
@@ -94,7 +94,7 @@ bool report_expectations(const ExpectationFlags& flags, const lab::RunRecord& ru
 }
 
 int write_expectations(const ExpectationFlags& flags, const lab::RunRecord& run) {
-  const std::string results = flags.results.empty() ? default_results() : flags.results;
+  const std::string results = results_folder(flags.results);
   const std::string commit  = std::string(lab::build_commit()) + (lab::build_dirty() ? "+" : "");
   const lab::Written written =
       lab::update_expectations(results, run,

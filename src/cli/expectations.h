@@ -10,8 +10,8 @@
 
 namespace fathom::cli {
 
-// results/ of the source tree, or else of the current folder.
-std::string default_results();
+// `given`, or, where it is empty, results/ of the source tree, or else of the current folder.
+std::string results_folder(const std::string& given);
 
 // Where `run --book` keeps what a reader measured: $XDG_DATA_HOME/fathom/results, by default under
 // ~/.local/share. book/_ext/records.py finds it there. Throws UsageError where HOME is not set either.

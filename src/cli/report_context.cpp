@@ -62,7 +62,7 @@ std::optional<report::Reference> reference_of(const lab::RunRecord& run, const s
 }
 
 report::ReportContext report_context(const lab::RunRecord& run, const std::string& given) {
-  const std::string results = given.empty() ? default_results() : given;
+  const std::string results = results_folder(given);
   report::ReportContext context{.roofs      = known_roofs(run.machine),
                                 .source_now = {},
                                 .texts      = {},

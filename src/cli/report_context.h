@@ -12,7 +12,7 @@
 namespace fathom::cli {
 
 // Of this program, the source tree around the current folder and the records that `results` holds of the
-// run's machine (empty: default_results()). Parts that are not there are absent; broken records are too,
+// run's machine (empty: as results_folder()). Parts that are not there are absent; broken records are too,
 // after a line on stderr.
 report::ReportContext report_context(const lab::RunRecord& run, const std::string& results = "");
 

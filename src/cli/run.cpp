@@ -56,10 +56,7 @@ int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
   const int code = lab::exit_code(run);
   if (flags.experiments.options.aa) {
     if (flags.record)
-      fmt::print(
-          stderr, "written: {}\n",
-          record_aa(flags.expectations.results.empty() ? default_results() : flags.expectations.results,
-                    run));
+      fmt::print(stderr, "written: {}\n", record_aa(results_folder(flags.expectations.results), run));
     // A quick run is too short to try the method: it only prints what it found.
     const bool failed = !flags.experiments.options.quick && !aa_summary(run).holds();
     return code == kExitOk && failed ? kExitRegression : code;

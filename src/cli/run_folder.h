@@ -26,7 +26,7 @@ std::string make_run_folder(const std::string& artifacts, const std::string& sta
 
 void write_results(const std::string& folder, const lab::RunRecord& run);
 // Writes all other files of a finished run, and the logbook. The report compares it with the records under
-// `results` (empty: default_results()).
+// `results` (empty: as results_folder()).
 void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run,
                const std::string& results = "");
 void write_index(const std::string& artifacts);

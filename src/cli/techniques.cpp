@@ -147,7 +147,7 @@ int techniques(const TechniquesFlags& flags) {
   if (!chapters) throw UsageError(chapters.error().message);
   const auto catalog = lab::parse_catalog(lab::catalog_csv());
   if (!catalog) throw UsageError(catalog.error().message);
-  const auto records = lab::read_expectations(flags.results.empty() ? default_results() : flags.results, "");
+  const auto records = lab::read_expectations(results_folder(flags.results), "");
   if (!records) throw UsageError(records.error().message);
   lab::Coverage coverage = lab::coverage_of(*chapters, *catalog, lab::experiments(), *records);
   const bool all         = flags.names.empty();

@@ -186,14 +186,9 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
   off("--no-paged-kv", c.paged_kv, "Reserve max-model-len tokens of KV cache for each request");
   off("--no-prefix-cache,--no-enable-prefix-caching", c.prefix_cache,
       "Do not reuse KV blocks of common prompt prefixes");
-  for (const bool on : {true, false})
-    verb.add_flag_callback(
-            on ? "--in-batch-prefix-caching" : "--no-in-batch-prefix-caching",
-            [&c, on] { c.in_batch_prefix_caching = on; },
-            on ? "Reuse KV blocks from the step on that computes them, so that requests which come together "
-                 "compute a common prefix once (default: on CPUs; with the prefix cache)"
-               : "Reuse them from the end of that step on (default: on GPUs)")
-        ->group("Engine");
+  off("--no-in-batch-prefix-caching", c.in_batch_prefix_caching,
+      "Reuse KV blocks only after the step that computes them: requests that come together each compute "
+      "their common prefix");
   off("--no-chunked-prefill", c.chunked_prefill, "Never split a prompt over steps");
   off("--no-async-scheduling", c.async_scheduling, "Schedule a step only after the previous one has ended");
   verb.add_flag_callback(

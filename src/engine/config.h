@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "cuda/device_id.h"
@@ -77,10 +76,8 @@ struct EngineConfig {
   // Reuses cached pages of common prefixes.
   bool prefix_cache = true;
   // A prefix is found in the prefix cache from the step on that computes it, so that requests which come
-  // together compute a common prefix once (block_manager.h). Off: from the end of that step on. Unset: on
-  // CPUs alone, since its test has not run on a GPU yet.
-  std::optional<bool> in_batch_prefix_caching = {};
-  bool shares_in_batch() const { return in_batch_prefix_caching.value_or(!gpu); }
+  // together compute a common prefix once (block_manager.h). Off: from the end of that step on.
+  bool in_batch_prefix_caching = true;
   // Which cached prefix gives way where a page is needed (block_pool.h). Answers do not depend on it.
   EvictionPolicy eviction = EvictionPolicy::lru;
   // Shares of the KV cache's pages at which admission closes and opens again (memory_pressure.h). A high

@@ -164,7 +164,7 @@ void Scheduler::schedule_chunk(Sequence& sequence, SchedulerOutput& step, int64_
   sequence.num_scheduled_tokens += rows;
   sequence.num_output_placeholders += whole ? 1 : 0;
   budget -= rows;
-  if (config_.shares_in_batch())
+  if (config_.in_batch_prefix_caching)
     blocks_.plan(sequence.pages, sequence.tokens, sequence.num_scheduled_tokens, sequence.request.cache_salt,
                  sequence.order());
 }

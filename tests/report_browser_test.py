@@ -4,8 +4,8 @@
 usage: report_browser_test.py PROGRAM     (PROGRAM is the built tests/report_page)
 
 Asserts, in a wide window and on a phone: the first screen has the picture and the most instructive results, nothing
-overflows, no word covers another, sort, filter, links and keys work, rows open without JavaScript, a run of 89
-experiments is at most 6,000 px tall, contrast suffices in light and dark mode, the page prints, and neither a console
+overflows, no word covers another, sort, filter, links and keys work, rows open without JavaScript, a run of 205
+experiments, 85 of which were measured, is at most 6,000 px tall (8,000 on a phone), contrast suffices in light and dark mode, the page prints, and neither a console
 message nor a request beyond the page itself.
 Exit code 77 (a skip for CTest) without Chromium.
 """
@@ -258,7 +258,7 @@ def expect_first_screen(browser, path, width):
     count = browser.evaluate("document.querySelectorAll('.lessons li').length")
     expect(count == (5 if path.name == "large.html" else 4), f"{path.name}: {count} instructive results")
     height = browser.evaluate("document.documentElement.scrollHeight")
-    expect(height <= 6000, f"{path.name} at {width} px: {height} px tall")
+    expect(height <= (6000 if width == WIDE else 8000), f"{path.name} at {width} px: {height} px tall")
 
 
 def expect_sorting(browser, path, width):
@@ -387,6 +387,7 @@ def main():
             browser.open(pages / "large.html", WIDE)
             load = browser.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart")
             print(f"large.html: {(pages / 'large.html').stat().st_size / 1e6:.1f} MB, loaded in {load} ms")
+            expect(load < 1000, f"large.html takes {load} ms to load: at most 1 s")
 
             browser.open(pages / "report.html", WIDE)
             browser.evaluate("document.querySelector('.row').open = true")

@@ -49,6 +49,10 @@ class Start(unittest.TestCase):
                     self.assertEqual(server.wait(30), 0)
                     server.said("stopped before the model was ready")
 
+    def test_one_body_may_be_larger_than_all_bodies_by_default(self):
+        with Server(FATHOM, "--max-body-bytes", 300_000_000) as server:
+            self.assertEqual(server.get("/health").status, 200)
+
     def test_a_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

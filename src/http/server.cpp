@@ -118,8 +118,7 @@ error_code open(Acceptor& acceptor, const tcp::endpoint& endpoint) {
 Result<std::unique_ptr<Server>> Server::listen(ServerOptions options, Handler handler) {
   FATHOM_EXPECT(options.io_threads >= 1 && options.max_connections >= 1,
                 "a server needs a thread and a connection");
-  FATHOM_EXPECT(options.max_bodies_bytes >= options.max_body_bytes,
-                "a body of the largest size must fit the limit of all");
+  options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes);
   const std::string host = options.host, port = std::to_string(options.port);
   const auto state = std::make_shared<ServerState>(std::move(options), std::move(handler));
   error_code error;

@@ -246,7 +246,7 @@ void TimedPoint::choose_extra_work() {
   const bool held_long =
       experiment_.backend == Backend::cuda && !info(baseline).syncs && baseline.warm_ns > 1e5;
   if (options_.run.iterations == 0 && experiment_.cache != Cache::cold && !held_long &&
-      round_ns * kFewestRounds < budget_s_ * 1e9 && fit_behind_held_gpu(calls + calls / kCallsForOneMore)) {
+      round_ns * kFewestRounds < budget_s_ * 1e9 && fit_behind_held_gpu(calls + calls / 4)) {
     calls_       = calls;
     extra_calls_ = calls / kCallsForOneMore;
   } else {
@@ -254,7 +254,8 @@ void TimedPoint::choose_extra_work() {
   }
 }
 
-// Tried with the baseline: the launches of one call may be many, and a held GPU's queue is bounded.
+// Tried with the baseline, and with some calls to spare: the launches of one call may be many, and a held
+// GPU's queue is bounded.
 bool TimedPoint::fit_behind_held_gpu(int64_t calls) {
   Entry& baseline = entries_[baseline_];
   if (experiment_.backend != Backend::cuda || info(baseline).syncs) return true;

@@ -373,7 +373,7 @@ TEST_P(WeightsOf, RoundsTheEdgesOfFp32AndFp16ToNearestEven) {
 }
 
 TEST_P(WeightsOf, NanScalesAreRefused) {
-  if (GetParam() == Layout::hf_bf16) return;
+  if (GetParam() == Layout::hf_bf16) GTEST_SKIP() << "experts in BF16 have no scales";
   RawTensors checkpoint = tiny_checkpoint(GetParam());
   const bool original   = GetParam() == Layout::original;
   const std::string name =

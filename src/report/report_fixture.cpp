@@ -274,11 +274,11 @@ RunRecord large_fixture_run() {
   const RunRecord model = fixture_run();
   RunRecord run         = model;
   run.experiments.clear();
-  for (int i = 0; i < 89; ++i) {
-    ExperimentRecord e = i < 45 ? model.experiments[static_cast<size_t>(i % 6)] : model.experiments.back();
-    e.id               = "ch" + std::to_string(10 + i / 9) + "/" + e.id.substr(5) + "_" + std::to_string(i);
+  for (int i = 0; i < 205; ++i) {
+    ExperimentRecord e = i < 85 ? model.experiments[static_cast<size_t>(i % 6)] : model.experiments.back();
+    e.id               = "ch" + std::to_string(10 + i / 11) + "/" + e.id.substr(5) + "_" + std::to_string(i);
     if (!e.points.empty()) e.points.resize(1);
-    if (i >= 45) {  // as a run on this machine records them: a point whose variants were all skipped
+    if (i >= 85) {  // as a run on this machine records them: a point whose variants were all skipped
       e.status = Outcome::skipped;
       e.skip.reset();
       e.points = {{.at = at({{"n", int64_t{4096}}}), .baseline = "naive", .variants = {}}};

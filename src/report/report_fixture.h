@@ -8,7 +8,7 @@
 namespace fathom::report {
 
 lab::RunRecord fixture_run();
-lab::RunRecord large_fixture_run();  // 45 experiments that ran and 44 that were skipped, one point each
+lab::RunRecord large_fixture_run();  // 85 experiments that ran and 120 that were skipped, one point each
 Roofs fixture_roofs();
 ReportContext fixture_context();  // roofs, a stale experiment, notes, sources, and a record of an earlier run
 

@@ -163,12 +163,12 @@ kbd { font: 11px var(--mono); border: 1px solid var(--rule); border-radius: 3px;
   .toolbar .keys { display: none; }
   .head { display: flex; gap: 14px; padding-left: 0; }
   .head > :not([data-sort]) { display: none; }
-  .row > summary { grid-template: "name name gain share" "best bar bar verdict" "flags flags flags flags" / 92px minmax(0, 1fr) auto auto;
+  .row > summary { grid-template: "name name gain share" "best bar bar verdict" / 92px minmax(0, 1fr) auto auto;
     gap: 2px 10px; padding-left: 16px; padding-right: 4px; }
   .row > summary::before { left: 0; }
   .c-name { grid-area: name; } .c-best { grid-area: best; font-size: 12px; } .c-gain { grid-area: gain; } .c-bar { grid-area: bar; }
   .c-verdict { grid-area: verdict; text-align: right; } .c-share { grid-area: share; min-width: 52px; }
-  .c-flags { grid-area: flags; } .c-flags:empty { display: none; } .c-held { display: none; }
+  .c-flags { grid-area: bar; } .c-flags:empty, summary:has(.c-flags:not(:empty)) .c-bar, summary:has(.c-why) .c-flags { display: none; } .c-held { display: none; }
   .c-why { grid-area: best-start / best-start / best-end / verdict-end; white-space: normal; }
   .row > summary .id { font-size: 12px; }
   .row > summary small, .row > summary .meter { display: none; }

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -436,9 +437,17 @@ class Cli(unittest.TestCase):
         self.assertEqual(misspelt.returncode, 5)
         self.assertIn("'quant'", misspelt.stderr)
 
+    def verbs(self, *parents):
+        """All verbs, as their help lists them, and those below: [], ["run"], .., ["bench", "latency"], .."""
+        told = self.fathom(*parents, "--help").stdout.partition("\nSubcommands:\n")[2].partition("\n\n")[0]
+        below = re.findall(r"^  (\w+)", told, re.MULTILINE)
+        return [list(parents), *(verb for name in below for verb in self.verbs(*parents, name))]
+
     def test_text_fits_100_columns(self):
+        self.assertGreater(len(self.verbs()), 25)
         for args in (["list"], ["techniques"], ["techniques", "quant", "ch09"], ["doctor"], ["doctor", "--quick"],
-                     ["verify", "ch08:simd_dot", "ch07:transpose_gpu"]):
+                     ["verify", "ch08:simd_dot", "ch07:transpose_gpu"], ["run", "ch08:simd_dot", "--quick"],
+                     ["history"], *([*verb, "--help"] for verb in self.verbs())):
             for line in self.fathom(*args).stdout.splitlines():
                 self.assertLessEqual(len(line), 100, f"{args}: {line}")
 

@@ -44,7 +44,7 @@ def expressions():
 
 def default_of(flag):
     told = subprocess.run([FATHOM, "serve", "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
-    return float(re.search(rf"^ *{flag} .*=(\d+) \(Env:", told, re.MULTILINE).group(1))
+    return float(re.search(rf"^ *{flag} .*=(\d+)\b", told, re.MULTILINE).group(1))
 
 
 class Dashboard(unittest.TestCase):

@@ -316,10 +316,9 @@ void add_bench_collectives(CLI::App& bench, int& exit_code) {
       "    fathom bench collectives --ranks 4\n"
       "    fathom launch --ranks 4 -- bench collectives --op all_to_all\n"
       "    fathom launch --hosts a:4,b:4 -- bench collectives --fabric\n"
-      "bus: the bandwidth times the bytes that an ideal algorithm moves over a rank's link for each byte of\n"
-      "its buffer, as nccl-tests counts: 2 (n - 1) / n of an all_reduce. FATHOM_GROUP_TIMEOUT: seconds that "
-      "a\n"
-      "rank is waited for (30). Pairs of GPUs of a host: fathom doctor.");
+      "bus: the bandwidth times the bytes that an ideal algorithm moves over a rank's link for each byte\n"
+      "of its buffer, as nccl-tests counts: 2 (n - 1) / n of an all_reduce. FATHOM_GROUP_TIMEOUT: seconds\n"
+      "that a rank is waited for (30). Pairs of GPUs of a host: fathom doctor.");
   verb.callback([flags, &exit_code] { exit_code = bench_collectives(*flags); });
 }
 

@@ -190,18 +190,13 @@ void add_launch(CLI::App& app, int& exit_code) {
   verb.add_option("command", flags->command, "After --: a command of fathom and its arguments");
   verb.footer(
       "    fathom launch --hosts a:4,b:4 -- bench collectives\n"
-      "    fathom launch --hosts a:4,b:4 --node-rank 1 -- bench collectives     # on b, where there is no "
-      "ssh\n"
+      "    fathom launch --hosts a:4,b:4 --node-rank 1 -- bench collectives   # on b, without ssh\n"
       "    eval \"$(fathom launch --nccl-profile hopper --print)\"\n"
-      "Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and "
-      "MASTER_PORT\n"
-      "in its environment, as with torchrun. Its lines are printed with [rank] before them, signals are "
-      "passed\n"
-      "on to all, and where one rank fails the others are ended and its exit code is that of launch. Other "
-      "hosts\n"
-      "need the same build of fathom, at the same path or on their PATH, and the folder. FATHOM_*, NCCL_*, "
-      "CUDA_*\n"
-      "and OMP_* go with the ranks; -x adds more.");
+      "Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and\n"
+      "MASTER_PORT in its environment, as with torchrun. Its lines are printed with [rank] before them,\n"
+      "signals are passed on to all, and where one rank fails the others are ended and its exit code is\n"
+      "that of launch. Other hosts need the same build of fathom, at the same path or on their PATH, and\n"
+      "the folder. FATHOM_*, NCCL_*, CUDA_* and OMP_* go with the ranks; -x adds more.");
   verb.callback([flags, &exit_code] { exit_code = launch(*flags); });
 }
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +11,9 @@
 
 #include "cli/arguments.h"
 #include "cli/doctor.h"
+#include "cli/help_formatter.h"
 #include "cli/run_experiments.h"
+#include "cli/table.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
@@ -48,11 +51,13 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Benchmark CPU and GPU techniques against measured hardware limits; run and serve gpt-oss models.",
       "fathom");
+  app.formatter(std::make_shared<HelpFormatter>(text_columns()));  // of all verbs
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 ok, 1 regression or missed expectation, 2 wrong output, 3 invalid measurement,\n"
-      "4 nothing but skips, 5 usage, 6 crash, time-out or memory. Every flag can be set by FATHOM_<FLAG>.");
+      "4 nothing but skips, 5 usage, 6 crash, time-out or memory.\n"
+      "Every flag can be set in the environment: --max-num-seqs by FATHOM_MAX_NUM_SEQS.");
   add_list(app, exit_code);
   add_run(app, exit_code);
   add_verify(app, exit_code);

@@ -68,6 +68,9 @@ class Course(unittest.TestCase):
                 taken = rest[:next((i for i, word in enumerate(rest) if word.startswith("--")), len(rest))]
                 listed = fathom("list", "--json", *taken)
                 self.assertEqual(listed.returncode, 0, listed.stderr)
+                if verb == "diff":
+                    compared = fathom(*command[1:])
+                    self.assertEqual(compared.returncode, 0, compared.stderr)
                 found = json.loads(listed.stdout)
                 self.assertTrue(found["experiments"] or found["planned"])
                 seen += 1

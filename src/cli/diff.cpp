@@ -47,8 +47,17 @@ Side side(const std::string& name) {
           targets.selections.front().variants.front()};
 }
 
-// "A/x B/y", or "E x y".
+// "A/x B/y", or "E x y", or "A/x" for the variant before x and x.
 std::pair<Side, Side> sides(const std::vector<std::string>& names) {
+  if (names.size() == 1) {
+    const Side b         = side(names[0]);
+    const auto& variants = b.experiment->variants;
+    const auto at =
+        std::find_if(variants.begin(), variants.end(), [&](const auto& v) { return v.id == b.variant; });
+    if (at == variants.begin())
+      throw UsageError(fmt::format("'{}' is the first variant, with none before it; name two", names[0]));
+    return {{b.experiment, std::prev(at)->id}, b};
+  }
   if (names.size() == 3) return {side(names[0] + "/" + names[1]), side(names[0] + "/" + names[2])};
   return {side(names[0]), side(names[1])};
 }
@@ -226,7 +235,10 @@ void print_measured(const DiffFlags& flags, const Side& a, const Side& b) {
 void add_diff(CLI::App& app, int& exit_code) {
   auto flags     = std::make_shared<DiffFlags>();
   CLI::App& verb = *app.add_subcommand("diff", "Show how two variants differ, in source, time and counters");
-  verb.add_option("names", flags->names, "ch07:x/a ch07:x/b, or ch07:x a b")->required()->expected(2, 3);
+  verb.add_option("names", flags->names,
+                  "ch07:x/a ch07:x/b, or ch07:x a b; or ch07:x/b, beside the variant before it")
+      ->required()
+      ->expected(1, 3);
   add_artifacts_flag(verb, flags->artifacts);
   verb.add_option("--results-dir", flags->results, "Where records of machines are kept (default: results)");
   verb.add_option("--source-dir", flags->source_dir, "The source tree (default: the one around this folder)");

@@ -1,12 +1,15 @@
 """Engines that tools/measure_engine measures beside each other. Each runs in a process of its own, from its start until
-the last measurement, and answers one question: how many seconds do `tokens` tokens of `batch` sequences take, prompts
-included. A server is asked through POST /v1/completions, not streamed."""
+the last measurement, and answers two questions: how many seconds do `tokens` tokens of `batch` sequences take, prompts
+included, and how many tokens a second come while all of them are being answered. A server is asked through POST
+/v1/completions."""
 import concurrent.futures
 import importlib.metadata
 import json
 import os
 import pathlib
 import random
+import re
+import selectors
 import shutil
 import signal
 import socket
@@ -50,7 +53,6 @@ class Failed(Exception):
 
 
 class Engine:
-    few, many = 64, 192  # decoding is timed between these lengths of the answer
     most_sequences = 1 << 20
 
     def __init__(self, name, version, command, settings, **options):
@@ -107,13 +109,55 @@ class Server(Engine):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/models", timeout=30) as answer:
             self.model = json.load(answer)["data"][0]["id"]
 
+    def prompts(self, batch, length):
+        return [[self.random.randrange(300, self.ids) for _ in range(length)] for _ in range(batch)]
+
+    def decode_rate(self, batch, length, tokens, deadline):
+        """Tokens a second of all sequences, from the first token of the last of them to the last token of the first."""
+        answers = self.streamed(self.prompts(batch, length), tokens, deadline)
+        begin, end = max(answer[0][0] for answer in answers), min(answer[-1][0] for answer in answers)
+        seen = sum(tokens_at(answer, end) - tokens_at(answer, begin) for answer in answers) if end > begin else 0
+        if seen < batch * tokens / 4:
+            raise Failed(f"was answering all of {batch} prompts during {seen:.0f} of their {batch * tokens} tokens: too few to time")
+        return seen / (end - begin)
+
+    def streamed(self, prompts, tokens, deadline):
+        """Of each prompt's answer [(seconds, tokens until then)], as they arrive."""
+        streams = []
+        try:
+            with selectors.DefaultSelector() as waiting:
+                for prompt in prompts:
+                    streams.append(Stream(self.port, {"model": self.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
+                                                      "ignore_eos": True, "stream": True, "stream_options":
+                                                      {"include_usage": True, "continuous_usage_stats": True}}))
+                    waiting.register(streams[-1].socket, selectors.EVENT_READ, streams[-1])
+                while waiting.get_map():
+                    ready = waiting.select(max(0, deadline - time.monotonic()))
+                    if not ready:
+                        raise Failed("did not answer: timed out")
+                    for key, _ in ready:
+                        if not key.data.read():
+                            waiting.unregister(key.fileobj)
+        except OSError as error:
+            time.sleep(0.2)  # a process that dies closes its sockets first
+            raise Failed(self.ended() if self.process.poll() is not None else f"did not answer: {error}") from error
+        finally:
+            for stream in streams:
+                stream.socket.close()
+        for stream in streams:
+            if stream.tokens != tokens:
+                time.sleep(0.2)
+                raise Failed(self.ended() if self.process.poll() is not None
+                             else stream.refused or f"gave {stream.tokens} of {tokens} tokens for a prompt")
+        return [stream.arrived for stream in streams]
+
     def complete(self, body, deadline):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/completions", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=max(1, deadline - time.monotonic())) as answer:
             return json.load(answer)["usage"]["completion_tokens"]
 
     def seconds(self, batch, length, tokens, deadline):
-        prompts = [[self.random.randrange(300, self.ids) for _ in range(length)] for _ in range(batch)]
+        prompts = self.prompts(batch, length)
         bodies = [json.dumps({"model": self.model, "prompt": prompts[i:i + self.prompts_a_request], "max_tokens": tokens,
                               "temperature": 0, "ignore_eos": True}).encode() for i in range(0, batch, self.prompts_a_request)]
         with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
@@ -131,9 +175,54 @@ class Server(Engine):
         return took
 
 
+class Stream:
+    """One answer as server-sent events. What a server says of usage counts the tokens; where it says nothing, an event is a token."""
+
+    def __init__(self, port, asked):
+        body = json.dumps(asked).encode()
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
+                            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        self.rest, self.events, self.tokens, self.says_usage, self.refused, self.arrived = b"", 0, 0, False, "", []
+
+    def read(self):
+        """False when it has ended."""
+        data = self.socket.recv(1 << 16)
+        now = time.perf_counter()
+        if not self.arrived and not self.refused and not (self.rest + data).startswith(b"HTTP/1.1 200"[:len(self.rest + data)]):
+            self.refused = f"answered {(self.rest + data)[:300].decode(errors='replace')}"
+        whole, _, self.rest = (self.rest + data).rpartition(b"\n\n")
+        usage = re.findall(rb'"completion_tokens": ?(\d+)', whole)
+        self.events += whole.count(b"data: {")
+        self.says_usage = self.says_usage or bool(usage)
+        before, self.tokens = self.tokens, int(usage[-1]) if usage else self.tokens if self.says_usage else self.events
+        if self.tokens > before:
+            self.arrived.append((now, self.tokens))
+        return bool(data) and b"data: [DONE]" not in whole
+
+
+def tokens_at(arrived, when):
+    """Between two arrivals the tokens of the later one are taken as evenly spread: a server may send several at a time."""
+    before = arrived[0]
+    for after in arrived:
+        if after[0] >= when:
+            break
+        before = after
+    if after[0] <= before[0]:
+        return after[1]
+    return before[1] + (after[1] - before[1]) * min(1, (when - before[0]) / (after[0] - before[0]))
+
+
 class Transformers(Engine):
     few, many = 1, 25     # one batch without a queue: every step after the first is a step of decoding
     most_sequences = 8    # it shows its speed there, and holds the GPU for long
+
+    def decode_rate(self, batch, length, tokens, deadline):
+        for _ in range(5):  # another process may have slowed the shorter answers down beyond the longer ones
+            few, many = (self.seconds(batch, length, each, deadline) for each in (self.few, self.many))
+            if many > few:
+                return batch * (self.many - self.few) / (many - few)
+        raise Failed(f"{self.many} tokens took {many:.3g} s, and {self.few} took {few:.3g} s, five times")
 
     def wait_until_ready(self, deadline):
         if self.line(deadline) != "ready":

@@ -367,6 +367,34 @@ class Cli(unittest.TestCase):
         process.wait()
         self.assertGreaterEqual(len(finished), 1)
 
+    def test_an_interrupted_run_records_what_was_finished(self):
+        process = subprocess.Popen([FATHOM, "run", "ch08", "--quick", "--record", "--artifacts-dir", self.artifacts],
+                                   cwd=self.folder.name, env={**self.env, "FATHOM_MACHINE": "test-machine"}, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        deadline = time.time() + 120
+        while time.time() < deadline and not list(pathlib.Path(self.artifacts).glob("*/results.json")):
+            time.sleep(0.1)
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 6, err)
+        self.assertIn("those that had finished are kept", err)
+        [folder] = pathlib.Path(self.artifacts).glob("*/results.json")
+        finished = [each["id"] for each in json.loads(folder.read_text())["experiments"]]
+        recorded = pathlib.Path(self.folder.name).glob("results/test-machine/**/*.json")
+        self.assertEqual(sorted(path.stem for path in recorded), sorted(name.split("/")[1] for name in finished))
+        self.assertGreaterEqual(len(finished), 1)
+        self.assertTrue((folder.parent / "report.html").exists())
+        self.assertIn(finished[0], out)
+        self.assertEqual(self.processes_here(), [], "the experiment that ran is ended with the run")
+
+    def processes_here(self):
+        found = []
+        for link in pathlib.Path("/proc").glob("[0-9]*/cwd"):
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if os.path.samefile(link, self.folder.name):
+                    found.append(link.parent.name)
+        return found
+
     def test_expectations_round_trip(self):
         result = self.fathom("run", "ch08:accumulators", "--quick", "--record", "--artifacts-dir", self.artifacts,
                              env={"FATHOM_MACHINE": "test-machine"})

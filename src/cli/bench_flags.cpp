@@ -3,21 +3,14 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <ctime>
 #include <utility>
 
+#include "cli/ctrl_c.h"
 #include "cli/number_check.h"
 #include "cli/usage_error.h"
 
 namespace fathom::cli {
-namespace {
-
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
-
-}  // namespace
 
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   const auto tokens = whole_at_least(0, 1 << 24);
@@ -84,16 +77,6 @@ int64_t workload_count(const WorkloadFlags& flags) {
   if (flags.num_prompts > 0) return flags.num_prompts;
   return flags.path.empty() ? 1000 : 0;
 }
-
-CtrlC::CtrlC() {
-  interrupted = false;
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags   = SA_RESETHAND;
-  sigaction(SIGINT, &action, nullptr);
-}
-CtrlC::~CtrlC() { std::signal(SIGINT, SIG_DFL); }
-bool CtrlC::pressed() { return interrupted; }
 
 load::RunOptions load_options(ProgressDisplay& display, std::string what, int64_t max_concurrency) {
   return {.max_concurrency = max_concurrency,

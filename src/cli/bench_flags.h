@@ -43,17 +43,6 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags);
 load::WorkloadSpec workload_spec(const WorkloadFlags& flags);
 int64_t workload_count(const WorkloadFlags& flags);  // for make_workload()
 
-// While it lives, the first Ctrl-C only sets a flag; the second ends the program as usual.
-class CtrlC {
- public:
-  CtrlC();
-  ~CtrlC();
-  CtrlC(const CtrlC&)            = delete;
-  CtrlC& operator=(const CtrlC&) = delete;
-
-  static bool pressed();
-};
-
 // Options that show a run's progress on standard error and stop the run after Ctrl-C.
 load::RunOptions load_options(ProgressDisplay& display, std::string what, int64_t max_concurrency);
 

@@ -18,6 +18,7 @@
 
 #include "cli/bench_flags.h"
 #include "cli/bench_serve_page.h"
+#include "cli/ctrl_c.h"
 #include "cli/number_check.h"
 #include "cli/open_file_limit.h"
 #include "cli/usage_error.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench_flags.h"
+#include "cli/ctrl_c.h"
 #include "cli/engine_flags.h"
 #include "cli/engine_report.h"
 #include "cli/model_folder.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/counter_flags.h"
+#include "cli/ctrl_c.h"
 #include "cli/manifest.h"
 #include "cli/number_check.h"
 #include "cli/progress.h"
@@ -27,6 +28,8 @@ uint64_t seed_from_clock() {
   return static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count() / 1000 %
                                1000000000);
 }
+
+struct Interrupted {};
 
 lab::ExperimentRecord skipped(const lab::Planned& planned) {
   lab::ExperimentRecord record;
@@ -99,13 +102,21 @@ lab::RunRecord run_experiments(const ExperimentFlags& flags, const lab::Targets&
   if (lab::needs_cpu_ceilings(options)) machine::ceilings();
 
   ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  if (!options.targets.empty())
-    lab::run_experiments(options, [&](const lab::Progress& progress) {
-      display.show(progress);
-      if (!progress.finished) return;
-      growing.experiments.push_back(*progress.finished);
-      after_each(growing);
-    });
+  const CtrlC interruption;
+  const auto sink = [&](const lab::Progress& progress) {
+    if (CtrlC::pressed()) throw Interrupted();
+    display.show(progress);
+    if (!progress.finished) return;
+    growing.experiments.push_back(*progress.finished);
+    after_each(growing);
+  };
+  try {
+    if (!options.targets.empty()) lab::run_experiments(options, sink);
+  } catch (const Interrupted&) {
+    display.clear();
+    fmt::print(stderr, "interrupted after {} of {} experiments; those that had finished are kept\n",
+               growing.experiments.size() - targets.planned.size(), options.targets.size());
+  }
   return growing;
 }
 

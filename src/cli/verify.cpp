@@ -5,10 +5,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/ctrl_c.h"
 #include "cli/output_flags.h"
 #include "cli/result_table.h"
 #include "cli/run_experiments.h"
 #include "cli/verbs.h"
+#include "core/exit_code.h"
 
 namespace fathom::cli {
 namespace {
@@ -22,10 +24,10 @@ int verify(const VerifyFlags& flags) {
   const lab::RunRecord record =
       run_experiments(flags.experiments, chosen_targets(flags.experiments.selection), "verify",
                       program_arguments(), [](const lab::RunRecord&) {});
+  const int code    = CtrlC::pressed() ? kExitCrash : lab::exit_code(record);
   const Table table = check_table(record);
   const auto same   = [&] { return table; };
-  if (write_outputs(flags.outputs, {[&] { return to_json(record); }, same, same}))
-    return lab::exit_code(record);
+  if (write_outputs(flags.outputs, {[&] { return to_json(record); }, same, same})) return code;
   int right = 0, skipped = 0;
   for (const auto& row : table.rows) {
     right += row[2] == "right";
@@ -33,7 +35,7 @@ int verify(const VerifyFlags& flags) {
   }
   const int others = static_cast<int>(table.rows.size()) - right - skipped;
   fmt::print("{}\n{} right, {} skipped, {} failed\n", check_text(record), right, skipped, others);
-  return lab::exit_code(record);
+  return code;
 }
 
 }  // namespace

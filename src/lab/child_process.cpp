@@ -104,6 +104,30 @@ Started start_child(const json& options, DeviceId device, const PhaseBoard& boar
   return {pid, fds[0]};
 }
 
+// A child that nobody watches any more is killed: watching it may throw (lab/run_experiments.h).
+class Reaper {
+ public:
+  explicit Reaper(pid_t pid) : pid_(pid) {}
+  ~Reaper() {
+    if (pid_ == 0) return;
+    kill(pid_, SIGKILL);
+    wait();
+  }
+  Reaper(const Reaper&)            = delete;
+  Reaper& operator=(const Reaper&) = delete;
+
+  int wait() {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = 0;
+    return status;
+  }
+
+ private:
+  pid_t pid_;
+};
+
 // The lines that a child writes.
 class LineReader {
  public:
@@ -136,6 +160,7 @@ ChildEnding run_child(const ExperimentInfo& experiment, const MeasureOptions& op
                       const ChildWatcher& watcher) {
   const PhaseBoard board = PhaseBoard::create();
   const Started child    = start_child(child_options(experiment, options), options.run.device, board);
+  Reaper reaper(child.pid);
   LineReader events(child.events);
   const RunOptions& run = options.run;
   const auto started    = Steady::now();
@@ -174,9 +199,7 @@ ChildEnding run_child(const ExperimentInfo& experiment, const MeasureOptions& op
     }
   }
 
-  int status = 0;
-  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status             = reaper.wait();
   const PhaseBoard::Phase last = board.read();
   ending.variant               = last.variant;
   if (!ending.complete && ending.outcome == Outcome::ok) {

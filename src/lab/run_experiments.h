@@ -19,8 +19,8 @@ struct Progress {
 };
 using ProgressSink = std::function<void(const Progress&)>;
 
-// Runs the targets in order; `sink` gets each record when its experiment has finished. The options need a
-// seed.
+// Runs the targets in order; `sink` gets each record when its experiment has finished. What the sink throws
+// ends the run, and the experiment that runs is killed. The options need a seed.
 void run_experiments(const RunOptions& options, const ProgressSink& sink);
 
 // Whether any of the targets is timed against the host's ceilings. They have to be known before the first

@@ -4,10 +4,6 @@
 // limit   the consumer's step, while loading hides behind it; the CPU time of both over the CPUs there are
 // idea    threads load while the consumer works; threads, decoders and slots are made for each epoch, one
 //         slot for each worker
-#include <filesystem>
-#include <iterator>
-#include <thread>
-
 #include "core/cpus.h"
 #include "loader.h"
 
@@ -17,15 +13,10 @@ namespace {
 // Before the harness pins its threads.
 const std::vector<int> all_cpus = allowed_cpus();
 
-int64_t threads_of_process() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
-}
-
 }  // namespace
 
 void workers_per_epoch(const Samples& p, Context& context) {
   const int threads   = context.pool.threads();
-  const auto before   = threads_of_process();
   const int64_t begin = nanoseconds_now();
   p.spent(0)          = 0;
   for (int64_t epoch = 0; epoch < p.out.extent(0); ++epoch) {
@@ -34,11 +25,6 @@ void workers_per_epoch(const Samples& p, Context& context) {
     p.spent(0) += run_epoch(p, epoch, loader, pool);
   }
   p.spent(1) = nanoseconds_now() - begin;
-  // A thread that was joined has ended, but Linux lists it a moment longer. The harness counts threads after
-  // a call.
-  constexpr int64_t kPatience = 100'000'000;  // ns
-  const int64_t joined        = nanoseconds_now();
-  while (threads_of_process() > before && nanoseconds_now() - joined < kPatience) std::this_thread::yield();
 }
 
 }  // namespace fathom::lab::data_loader

@@ -99,7 +99,7 @@ class Fuser {
       if (graph_[id].op == Op::matmul) {
         group.matmul       = id;
         group.keeps_matmul = stored[static_cast<size_t>(id)];
-      } else if (graph_[id].op != Op::iota)
+      } else if (graph_[id].op != Op::iota && graph_[id].op != Op::pad)
         in_tape.push_back(id);
     }
     if (in_tape.empty()) return group;
@@ -144,6 +144,8 @@ class Fuser {
     const Group &from = groups_[static_cast<size_t>(producer)], &into = groups_[static_cast<size_t>(reader)];
     if (graph_[pair.producer].op == Op::iota)
       reason = "an iota is written once";
+    else if (graph_[pair.producer].op == Op::pad || graph_[pair.reader].op == Op::pad)
+      reason = "a pad goes from memory to memory";
     else if (from.matmul >= 0 && into.matmul >= 0)
       reason = "a launch has one matmul";
     else if (into.matmul >= 0 && flows_into(from, into.matmul))
@@ -238,8 +240,8 @@ double Group::bytes(const Graph& graph, std::span<const int64_t> symbols) const 
     bytes += bytes_of(graph, memory, symbols);
   }
   if (!tape || keeps_matmul) bytes += bytes_of(graph[matmul < 0 ? nodes[0] : matmul].type, symbols);
-  if (matmul >= 0)
-    for (const int operand : graph[matmul].operands) bytes += bytes_of(graph[operand].type, symbols);
+  if (direct() >= 0)
+    for (const int operand : graph[direct()].operands) bytes += bytes_of(graph[operand].type, symbols);
   return bytes;
 }
 

@@ -13,12 +13,13 @@ namespace fathom::compile {
 namespace {
 
 // Nodes that need memory of their own, row by row, because their reader takes a pointer: a reshape that is an
-// alias, a matmul, the caller.
+// alias, a pad, a matmul, the caller.
 std::vector<bool> in_memory(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size());
   for (const Output& output : graph.outputs) needed[static_cast<size_t>(output.node)] = true;
   for (int id = 0; id < graph.size(); ++id)
-    if (graph[id].op == Op::matmul || (graph[id].op == Op::reshape && !has_map(graph, id)))
+    if (graph[id].op == Op::matmul || graph[id].op == Op::pad ||
+        (graph[id].op == Op::reshape && !has_map(graph, id)))
       for (const int operand : graph[id].operands) needed[static_cast<size_t>(operand)] = true;
   return needed;
 }

@@ -133,6 +133,7 @@ TEST(Executable, RowsOfAnyLength) {
     p.output("centred", (s - sum(s, {1}, Keep::yes)) * w);
     const Tensor k = x * w - 2;  // needed again after its sum, and not stored
     p.output("kept", k + sum(k, {1}, Keep::yes) * k);
+    p.output("sums", 2 * sum(s, {1}, Keep::yes));  // [T, 1], stored by a tape whose rows are [T]
     p.output("narrow", max(s * w, 1).to(DType::bf16));
     const Graph graph = canonical(p.graph());
     Executable executable(graph, fuse(graph));

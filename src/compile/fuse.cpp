@@ -13,7 +13,7 @@ namespace {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), typical_(graph.typical_symbols()) {
+  Fuser(const Graph& graph, int end) : graph_(graph), end_(end), typical_(graph.typical_symbols()) {
     plan_.roles = roles_of(graph);
     plan_.stored.resize(graph.nodes.size());
     readers_.resize(graph.nodes.size());
@@ -78,11 +78,11 @@ class Fuser {
   // Kernels and those that read them from other launches or under another shape, the greatest saving first.
   std::vector<Pair> pairs() const {
     std::vector<Pair> pairs;
-    for (int id = 0; id < graph_.size(); ++id) {
+    for (int id = 0; id < end_; ++id) {
       if (!is_kernel(id)) continue;
       const double bytes = bytes_of(graph_[id].type, typical_);
       for (const int reader : readers(id))
-        if (reader != kCaller && (!is_kernel(reader) || group_of(reader) != group_of(id)))
+        if (reader != kCaller && reader < end_ && (!is_kernel(reader) || group_of(reader) != group_of(id)))
           pairs.push_back({readers(id).size() == 1 ? 2 * bytes : bytes, id, reader});
     }
     std::stable_sort(pairs.begin(), pairs.end(),
@@ -222,6 +222,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const int end_;  // only nodes before it are fused
   const std::vector<int64_t> typical_;
   Plan plan_;
   std::vector<std::set<int>> readers_;  // of each node, through views: kernels, aliases, kCaller
@@ -251,12 +252,14 @@ int base_of(const Graph& graph, const std::vector<Role>& roles, int id) {
   return id;
 }
 
-Plan fuse(const Graph& graph) {
-  Fuser fuser(graph);
+Plan fuse(const Graph& graph) { return fuse_before(graph, graph.size()); }
+
+Plan fuse_before(const Graph& graph, int end) {
+  Fuser fuser(graph, end);
   fuser.grow();
   return fuser.plan();
 }
 
-Plan unfused(const Graph& graph) { return Fuser(graph).plan(); }
+Plan unfused(const Graph& graph) { return Fuser(graph, 0).plan(); }
 
 }  // namespace fathom::compile

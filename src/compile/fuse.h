@@ -46,6 +46,8 @@ struct Plan {
 };
 
 Plan fuse(const Graph& graph);
+// Fuses among the nodes before `end` alone; a launch for each kernel after it.
+Plan fuse_before(const Graph& graph, int end);
 // A launch for each kernel, from the same templates: what eager execution does.
 Plan unfused(const Graph& graph);
 

@@ -108,9 +108,27 @@ class TapeMaker {
     return map;
   }
 
+  // Where a tensor with a number for each row lies, which may have more extents of 1 than the rows have.
+  std::optional<IndexMap> map_of_rows(const Shape& shape) const {
+    IndexMap map(shape.size(), {0, 0, 0});
+    size_t outer           = 0;
+    const auto skip_of_one = [&] {
+      while (outer < tape_.outer.size() && tape_.outer[outer].is(1)) ++outer;
+    };
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i].is(1)) continue;
+      skip_of_one();
+      if (outer == tape_.outer.size() || shape[i] != tape_.outer[outer]) return std::nullopt;
+      map[i] = {static_cast<int>(outer++), 0, 1};
+    }
+    skip_of_one();
+    return outer == tape_.outer.size() ? std::optional(map) : std::nullopt;
+  }
+
   // Where a stored node lies in the space.
   IndexMap map_of_root(int id) const {
-    if (tape_.reduces && shape(id) == tape_.outer) return normal(id, identity_map(tape_.outer.size()));
+    if (tape_.reduces)
+      if (const auto map = map_of_rows(shape(id))) return *map;
     if (shape(id) == shape_) return normal(id, map_);
     refuse(fmt::format("results {} and {} have different shapes", text(shape(id), graph_.symbols),
                        text(shape_, graph_.symbols)));

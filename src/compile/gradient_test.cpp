@@ -15,6 +15,7 @@
 #include "compile/text.h"
 #include "core/expect.h"
 #include "core/thread_pool.h"
+#include "kernels/for_each_simd_target.h"
 
 namespace fathom::compile {
 namespace {
@@ -249,6 +250,42 @@ TEST(Gradient, OfTheMlpProgramRuns) {
   const Graph joint = gradient(found->graph(), "y", {"x", "norm", "up", "up_bias", "down"});
   EXPECT_EQ(joint.outputs.size(), 6u);
   expect_executable(joint, {37}, 0x1p-6);
+}
+
+// Joint graphs of random programs: canonical keeps the interpreter's bits, and plans run. Where all numbers
+// are whole and small, the executable has the same bits too.
+TEST(Gradient, OfRandomPrograms) {
+  ThreadPool pool(2);
+  int exact = 0, compared = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph forward = random_graph(seed, 12, Values::whole);
+    const Graph joint   = gradient(forward, forward.outputs.back().name, input_names(forward));
+    const Graph graph   = canonical(joint);
+    Executable fused(graph, fuse(graph)), eager(graph, unfused(graph));
+    for (const int64_t T : {0, 1, 7}) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", T " << T << "\n" << print(graph));
+      const std::vector<int64_t> symbols = {T};
+      const Feeds feeds                  = random_inputs(joint, symbols, seed, Values::whole);
+      const Feeds expected               = interpret(joint, symbols, feeds);
+      ASSERT_EQ(interpret(graph, symbols, feeds), expected);
+      const auto is_exact = [](const auto& named) {
+        return std::ranges::all_of(named.second, [](double number) {
+          return std::abs(number) < 0x1p20 && number == std::round(number);
+        });
+      };
+      const bool comparable = std::ranges::all_of(expected, is_exact);
+      ++compared;
+      exact += comparable;
+      kernels::for_each_simd_target([&] {
+        const Feeds of_fused = run(fused, symbols, feeds, pool), of_eager = run(eager, symbols, feeds, pool);
+        if (!comparable) return;
+        EXPECT_EQ(of_fused, expected);
+        EXPECT_EQ(of_eager, expected);
+      });
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(exact, compared / 2);
 }
 
 TEST(Gradient, OfAnInputThatIsNotUsedIsZero) {

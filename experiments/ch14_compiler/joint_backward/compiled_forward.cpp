@@ -3,8 +3,6 @@
 // bytes   24 an element: x, z, dy read; y, dx, dz written
 // limit   memory bandwidth
 // idea    nodes before dy are fused and store what the backward half reads, which has a launch a node
-#include "compile/fuse.h"
-
 #include <algorithm>
 
 #include "program.h"

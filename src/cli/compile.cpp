@@ -15,9 +15,11 @@
 #include "cli/verbs.h"
 #include "compile/canonical.h"
 #include "compile/explain.h"
+#include "compile/gradient.h"
 #include "compile/programs.h"
 #include "compile/text.h"
 #include "core/exit_code.h"
+#include "core/expect.h"
 #include "lab/target.h"
 
 namespace fathom::cli {
@@ -27,6 +29,7 @@ struct CompileFlags {
   std::string target;
   std::vector<std::string> at;
   std::string stage = "canonical";
+  std::string gradient;  // an output; empty: the program as it is
 };
 
 std::string names_of_programs() {
@@ -54,6 +57,19 @@ compile::Graph graph_of(const std::string& target) {
                                near.empty() ? "" : "; did you mean '" + near + "'?", names_of_programs()));
 }
 
+// The program, or the joint graph of the gradients of its output with respect to all inputs.
+compile::Graph graph_of(const CompileFlags& flags) {
+  const compile::Graph graph = graph_of(flags.target);
+  if (flags.gradient.empty()) return graph;
+  std::vector<std::string> inputs;
+  for (const int id : graph.inputs()) inputs.push_back(graph[id].name);
+  try {
+    return compile::gradient(graph, flags.gradient, inputs);
+  } catch (const ContractError& error) {
+    throw UsageError(fmt::format("--gradient {}: {}", flags.gradient, error.what()));
+  }
+}
+
 // "T=64" for each; symbols that are not named have a value near 1024.
 std::vector<int64_t> symbols_of(const compile::Graph& graph, const std::vector<std::string>& at) {
   std::vector<int64_t> values = graph.typical_symbols();
@@ -77,7 +93,7 @@ std::vector<int64_t> symbols_of(const compile::Graph& graph, const std::vector<s
 }
 
 void explain(const CompileFlags& flags) {
-  const compile::Graph graph = compile::canonical(graph_of(flags.target));
+  const compile::Graph graph = compile::canonical(graph_of(flags));
   std::istringstream text(compile::explain(graph, compile::fuse(graph), symbols_of(graph, flags.at)));
   for (std::string line; std::getline(text, line);) {
     // The last column is broken into lines.
@@ -90,7 +106,7 @@ void explain(const CompileFlags& flags) {
 }
 
 void show(const CompileFlags& flags) {
-  compile::Graph graph = graph_of(flags.target);
+  compile::Graph graph = graph_of(flags);
   if (flags.stage == "canonical") graph = compile::canonical(graph);
   fmt::print("{}", compile::print(graph));
 }
@@ -107,6 +123,8 @@ void add_compile(CLI::App& app, int& exit_code) {
     action
         .add_option("target", flags->target, fmt::format("A program ({}) or a file.ir", names_of_programs()))
         ->required();
+    action.add_option("--gradient", flags->gradient,
+                      "The joint graph: forward, and the gradient of this output (y) by every input");
     action.callback([flags, run, &exit_code] {
       run(*flags);
       exit_code = kExitOk;

@@ -90,6 +90,9 @@ struct Min {
 struct Max {
   static HWY_INLINE V of(F, V a, V b) { return hn::Max(a, b); }
 };
+struct Greater {
+  static HWY_INLINE V of(F f, V a, V b) { return hn::IfThenElseZero(hn::Gt(a, b), hn::Set(f, 1.0f)); }
+};
 struct Round {
   static HWY_INLINE V of(F f, V a, V) { return rounded(f, a); }
 };
@@ -214,6 +217,8 @@ HWY_INLINE void apply(F f, Op op, const T& a, const T& b, T& v) {
       return v.template apply<Min>(f, a, b);
     case Op::max:
       return v.template apply<Max>(f, a, b);
+    case Op::greater:
+      return v.template apply<Greater>(f, a, b);
     default: {
       T function = a;
       apply_function(f, op, function);

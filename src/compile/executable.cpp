@@ -33,6 +33,40 @@ void write_iota(const Type& type, int64_t axis, std::span<const int64_t> symbols
   }
 }
 
+// Row after row of the result: zeros, and elements of the operand where it has that row.
+void write_pad(const Node& node, const Type& operand, std::span<const int64_t> symbols, const std::byte* from,
+               std::byte* to, ThreadPool& pool) {
+  const std::vector<int64_t> part = values(operand.shape, symbols), whole = values(node.type.shape, symbols);
+  const std::vector<int64_t>&starts = node.attributes.starts, &steps = node.attributes.steps;
+  const int64_t width = traits(operand.dtype).bits / 8, columns = whole.empty() ? 1 : whole.back();
+  const size_t outer = whole.empty() ? 0 : whole.size() - 1;
+  pool.parallel_for(count(std::span(whole).first(outer)), 16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::byte* const row_to = to + row * columns * width;
+      std::memset(row_to, 0, static_cast<size_t>(columns * width));
+      int64_t source = 0, stride = 1, rest = row;
+      bool inside = true;
+      for (size_t axis = outer; axis-- > 0;) {
+        const int64_t offset = rest % whole[axis] - starts[axis];
+        rest /= whole[axis];
+        inside = inside && offset >= 0 && offset % steps[axis] == 0 && offset / steps[axis] < part[axis];
+        source += offset / steps[axis] * stride;
+        stride *= part[axis];
+      }
+      if (!inside) continue;
+      const int64_t n    = part.empty() ? 1 : part.back();
+      const int64_t step = part.empty() ? 1 : steps.back(), start = part.empty() ? 0 : starts.back();
+      const auto scatter = [&]<class T>(const T* row_from, T* first) {
+        for (int64_t i = 0; i < n; ++i) first[i * step] = row_from[i];
+      };
+      if (operand.dtype == DType::bf16)
+        scatter(reinterpret_cast<const bf16*>(from) + source * n, reinterpret_cast<bf16*>(row_to) + start);
+      else
+        scatter(reinterpret_cast<const float*>(from) + source * n, reinterpret_cast<float*>(row_to) + start);
+    }
+  });
+}
+
 }  // namespace
 
 Executable::Executable(Graph graph, Plan plan) : graph_(std::move(graph)), plan_(std::move(plan)) {
@@ -59,8 +93,8 @@ std::vector<Lifetime> Executable::lifetimes(std::span<const int64_t> symbols) co
     for (const int id : group.nodes) first[static_cast<size_t>(id)] = last[static_cast<size_t>(id)] = launch;
     if (group.tape)
       for (const Leaf& leaf : group.tape->leaves) reads(leaf.node);
-    if (group.matmul >= 0)
-      for (const int operand : graph_[group.matmul].operands) reads(operand);
+    if (group.direct() >= 0)
+      for (const int operand : graph_[group.direct()].operands) reads(operand);
   }
   // An output that shows another node's memory is copied from there at the end.
   for (const Output& output : graph_.outputs)
@@ -169,8 +203,15 @@ void Executable::run(std::span<const int64_t> symbols, std::span<const void* con
     if (group.matmul >= 0) {
       run_matmul(group, launch, pool);
     } else if (!group.tape) {
-      const auto id = static_cast<size_t>(group.nodes[0]);
-      write_iota(graph_.nodes[id].type, graph_.nodes[id].attributes.axes[0], symbols, at[id]);
+      const auto id    = static_cast<size_t>(group.nodes[0]);
+      const Node& node = graph_.nodes[id];
+      if (node.op == Op::iota) {
+        write_iota(node.type, node.attributes.axes[0], symbols, at[id]);
+      } else {
+        const int operand = node.operands[0];
+        write_pad(node, graph_[operand].type, symbols,
+                  at[static_cast<size_t>(base_of(graph_, plan_.roles, operand))], at[id], pool);
+      }
     } else {
       for (size_t l = 0; l < launch.leaves.size(); ++l)
         launch.leaves[l] = at[static_cast<size_t>(base_of(graph_, plan_.roles, group.tape->leaves[l].node))];

@@ -7,46 +7,13 @@
 
 #include "compile/canonical.h"
 #include "compile/random_graph.h"
+#include "compile/run_numbers.h"
 #include "compile/text.h"
 #include "core/thread_pool.h"
 #include "kernels/for_each_simd_target.h"
 
 namespace fathom::compile {
 namespace {
-
-// What the executable makes of these inputs. Outputs begin as NaN, so that what is not written is seen.
-std::map<std::string, Numbers> run(Executable& executable, std::span<const int64_t> symbols,
-                                   const std::map<std::string, Numbers>& inputs, ThreadPool& pool) {
-  const Graph& graph = executable.graph();
-  std::vector<Buffer<float>> memory;  // of any dtype
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  for (const int id : graph.inputs()) {
-    const Numbers& numbers = inputs.at(graph[id].name);
-    memory.emplace_back(static_cast<int64_t>(numbers.size()));
-    for (size_t i = 0; i < numbers.size(); ++i)
-      if (graph[id].type.dtype == DType::bf16)
-        reinterpret_cast<bf16*>(memory.back().data())[i] = bf16(static_cast<float>(numbers[i]));
-      else
-        memory.back().data()[i] = static_cast<float>(numbers[i]);
-    from.push_back(memory.back().data());
-  }
-  for (const Output& output : graph.outputs) {
-    memory.emplace_back(product(graph[output.node].type.shape).value(symbols));
-    std::fill_n(memory.back().data(), memory.back().size(), NAN);
-    to.push_back(memory.back().data());
-  }
-  executable.run(symbols, from, to, pool);
-  std::map<std::string, Numbers> outputs;
-  for (size_t o = 0; o < to.size(); ++o) {
-    const Type& type = graph[graph.outputs[o].node].type;
-    Numbers& numbers = outputs[graph.outputs[o].name];
-    for (int64_t i = 0; i < product(type.shape).value(symbols); ++i)
-      numbers.push_back(type.dtype == DType::bf16 ? static_cast<float>(static_cast<const bf16*>(to[o])[i])
-                                                  : static_cast<const float*>(to[o])[i]);
-  }
-  return outputs;
-}
 
 TEST(Executable, RandomProgramsHaveTheInterpretersBits) {
   ThreadPool one(1), two(2);
@@ -166,6 +133,7 @@ TEST(Executable, RowsOfAnyLength) {
     p.output("centred", (s - sum(s, {1}, Keep::yes)) * w);
     const Tensor k = x * w - 2;  // needed again after its sum, and not stored
     p.output("kept", k + sum(k, {1}, Keep::yes) * k);
+    p.output("sums", 2 * sum(s, {1}, Keep::yes));  // [T, 1], stored by a tape whose rows are [T]
     p.output("narrow", max(s * w, 1).to(DType::bf16));
     const Graph graph = canonical(p.graph());
     Executable executable(graph, fuse(graph));
@@ -197,6 +165,47 @@ TEST(Executable, MovementIsStrides) {
     const auto inputs                  = random_inputs(graph, symbols, 5, Values::whole);
     EXPECT_EQ(run(executable, symbols, inputs, pool), interpret(graph, symbols, inputs)) << rows;
   }
+}
+
+// Pads go from memory to memory: beside a slice of everything, with nothing before them and with ops that
+// read them.
+TEST(Executable, PadsLieBetweenLaunches) {
+  ThreadPool pool(2);
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    Program p("pads");
+    const Extent T = p.symbol({.name = "T"});
+    const Tensor x = p.input("x", {T, 5, 3}, dtype), one = p.input("one", {}, dtype);
+    p.output("inner", pad(x, {T, 5, 9}, {0, 0, 2}, {1, 1, 3}) + 1);
+    p.output("outer", pad(x + x, {T, 31, 3}, {0, 4, 0}, {1, 6, 1}));
+    p.output("permuted", pad(permute(x, {2, 0, 1}), {4, T, 11}, {1, 0, 0}, {1, 1, 2}));
+    p.output("nothing", pad(slice(x, 2, 0, 0), {T, 5, 2}, {0, 0, 1}, {1, 1, 1}));
+    p.output("whole", pad(x, {T, 5, 3}, {0, 0, 0}, {1, 1, 1}));
+    p.output("scalar", pad(one, {}, {}, {}));
+    const Graph graph = canonical(p.graph());
+    Executable fused(graph, fuse(graph)), eager(graph, unfused(graph));
+    for (const int64_t rows : {0, 1, 13}) {
+      const std::vector<int64_t> symbols = {rows};
+      const auto inputs                  = random_inputs(graph, symbols, 5, Values::whole);
+      const auto expected                = interpret(graph, symbols, inputs);
+      EXPECT_EQ(run(fused, symbols, inputs, pool), expected) << rows;
+      EXPECT_EQ(run(eager, symbols, inputs, pool), expected) << rows;
+    }
+  }
+}
+
+TEST(Executable, GreaterIsOneOrZero) {
+  Program p("greater");
+  const Tensor x = p.input("x", {6}), y = p.input("y", {6});
+  p.output("greater", greater(x, y));
+  const Graph graph    = p.graph();
+  const Numbers x_data = {1, 2, -0.0, NAN, INFINITY, 1}, y_data = {2, 1, 0.0, 1, 1, NAN};
+  ThreadPool pool(1);
+  EXPECT_EQ(interpret(graph, {}, {{"x", x_data}, {"y", y_data}}).at("greater"), (Numbers{0, 1, 0, 0, 1, 0}));
+  kernels::for_each_simd_target([&] {
+    Executable executable(graph, fuse(graph));
+    EXPECT_EQ(run(executable, {}, {{"x", x_data}, {"y", y_data}}, pool).at("greater"),
+              (Numbers{0, 1, 0, 0, 1, 0}));
+  });
 }
 
 TEST(Executable, AMatmulIsFinishedInChunksOfRows) {

@@ -13,7 +13,7 @@ namespace {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), typical_(graph.typical_symbols()) {
+  Fuser(const Graph& graph, int end) : graph_(graph), end_(end), typical_(graph.typical_symbols()) {
     plan_.roles = roles_of(graph);
     plan_.stored.resize(graph.nodes.size());
     readers_.resize(graph.nodes.size());
@@ -78,11 +78,11 @@ class Fuser {
   // Kernels and those that read them from other launches or under another shape, the greatest saving first.
   std::vector<Pair> pairs() const {
     std::vector<Pair> pairs;
-    for (int id = 0; id < graph_.size(); ++id) {
+    for (int id = 0; id < end_; ++id) {
       if (!is_kernel(id)) continue;
       const double bytes = bytes_of(graph_[id].type, typical_);
       for (const int reader : readers(id))
-        if (reader != kCaller && (!is_kernel(reader) || group_of(reader) != group_of(id)))
+        if (reader != kCaller && reader < end_ && (!is_kernel(reader) || group_of(reader) != group_of(id)))
           pairs.push_back({readers(id).size() == 1 ? 2 * bytes : bytes, id, reader});
     }
     std::stable_sort(pairs.begin(), pairs.end(),
@@ -99,7 +99,7 @@ class Fuser {
       if (graph_[id].op == Op::matmul) {
         group.matmul       = id;
         group.keeps_matmul = stored[static_cast<size_t>(id)];
-      } else if (graph_[id].op != Op::iota)
+      } else if (graph_[id].op != Op::iota && graph_[id].op != Op::pad)
         in_tape.push_back(id);
     }
     if (in_tape.empty()) return group;
@@ -144,6 +144,8 @@ class Fuser {
     const Group &from = groups_[static_cast<size_t>(producer)], &into = groups_[static_cast<size_t>(reader)];
     if (graph_[pair.producer].op == Op::iota)
       reason = "an iota is written once";
+    else if (graph_[pair.producer].op == Op::pad || graph_[pair.reader].op == Op::pad)
+      reason = "a pad goes from memory to memory";
     else if (from.matmul >= 0 && into.matmul >= 0)
       reason = "a launch has one matmul";
     else if (into.matmul >= 0 && flows_into(from, into.matmul))
@@ -220,6 +222,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const int end_;  // only nodes before it are fused
   const std::vector<int64_t> typical_;
   Plan plan_;
   std::vector<std::set<int>> readers_;  // of each node, through views: kernels, aliases, kCaller
@@ -238,8 +241,8 @@ double Group::bytes(const Graph& graph, std::span<const int64_t> symbols) const 
     bytes += bytes_of(graph, memory, symbols);
   }
   if (!tape || keeps_matmul) bytes += bytes_of(graph[matmul < 0 ? nodes[0] : matmul].type, symbols);
-  if (matmul >= 0)
-    for (const int operand : graph[matmul].operands) bytes += bytes_of(graph[operand].type, symbols);
+  if (direct() >= 0)
+    for (const int operand : graph[direct()].operands) bytes += bytes_of(graph[operand].type, symbols);
   return bytes;
 }
 
@@ -249,12 +252,14 @@ int base_of(const Graph& graph, const std::vector<Role>& roles, int id) {
   return id;
 }
 
-Plan fuse(const Graph& graph) {
-  Fuser fuser(graph);
+Plan fuse(const Graph& graph) { return fuse_before(graph, graph.size()); }
+
+Plan fuse_before(const Graph& graph, int end) {
+  Fuser fuser(graph, end);
   fuser.grow();
   return fuser.plan();
 }
 
-Plan unfused(const Graph& graph) { return Fuser(graph).plan(); }
+Plan unfused(const Graph& graph) { return Fuser(graph, 0).plan(); }
 
 }  // namespace fathom::compile

@@ -1,4 +1,5 @@
-// Which kernels become one. A group is a launch: a tape, a matmul with a tape for its result, or an iota.
+// Which kernels become one. A group is a launch: a tape, a matmul with a tape for its result, a pad
+// or an iota.
 //
 //   R1  pointwise ops into their reader, where the indices agree or the ops are cheap to repeat
 //   R2  what comes before and after a reduction over rows, with it
@@ -21,8 +22,11 @@ struct Group {
   std::vector<int> nodes;     // kernels, ascending
   int matmul        = -1;     // one of them, whose result the tape reads a few rows at a time
   bool keeps_matmul = false;  // others read that result too, so it is stored as well
-  std::optional<Tape> tape;   // none: a matmul or an iota alone
+  std::optional<Tape> tape;   // none: a matmul, a pad or an iota alone
   const char* rule = "";      // by which it grew
+
+  // The node that takes its operands from memory, not through a tape: a matmul, a pad or an iota; or -1.
+  int direct() const { return tape ? matmul : nodes[0]; }
 
   // Nodes whose memory it reads or writes at the launch, and how much.
   double bytes(const Graph& graph, std::span<const int64_t> symbols) const;
@@ -42,6 +46,8 @@ struct Plan {
 };
 
 Plan fuse(const Graph& graph);
+// Fuses among the nodes before `end` alone; a launch for each kernel after it.
+Plan fuse_before(const Graph& graph, int end);
 // A launch for each kernel, from the same templates: what eager execution does.
 Plan unfused(const Graph& graph);
 

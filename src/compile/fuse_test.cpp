@@ -6,6 +6,7 @@
 
 #include "compile/canonical.h"
 #include "compile/explain.h"
+#include "compile/gradient.h"
 #include "compile/programs.h"
 #include "compile/random_graph.h"
 
@@ -29,7 +30,24 @@ Graph graph_of(const std::string& name) {
 TEST(Fuse, ThePrograms) {
   EXPECT_EQ(rules(fuse(graph_of("mlp"))), "R2 R3 R3");
   EXPECT_EQ(rules(fuse(graph_of("rmsnorm_residual"))), "R2");
+  EXPECT_EQ(rules(fuse(graph_of("gated_norm"))), "R2");
   EXPECT_EQ(rules(fuse(graph_of("softmax"))), "R2");
+}
+
+// All but the weight's gradient, whose sum is over the other axis, in one launch. Before dy: the forward half
+// alone.
+TEST(Fuse, AJointGraph) {
+  const Graph joint = canonical(gradient(graph_of("gated_norm"), "y", {"x", "z", "weight"}));
+  EXPECT_EQ(rules(fuse(joint)), "R2 -");
+  int dy = 0;
+  while (joint[dy].name != "dy") ++dy;
+  const Plan plan = fuse_before(joint, dy);
+  EXPECT_STREQ(plan.groups[0].rule, "R2");
+  EXPECT_LT(plan.groups[0].nodes.back(), dy);
+  for (size_t g = 1; g < plan.groups.size(); ++g) {
+    EXPECT_EQ(plan.groups[g].nodes.size(), 1u);
+    EXPECT_GT(plan.groups[g].nodes[0], dy);
+  }
 }
 
 // By hand: x and residual in, sum and y out, and the weight.

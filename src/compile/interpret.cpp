@@ -70,6 +70,8 @@ class Interpreter {
         return reduction(id);
       case OpKind::movement:
         return movement(id);
+      case OpKind::pad:
+        return pad(id);
       case OpKind::matmul:
         return matmul(id);
     }
@@ -144,6 +146,18 @@ class Interpreter {
         for (size_t axis = 0; axis < shape.size(); ++axis)
           source[axis] = index[static_cast<size_t>(a.axes[axis])];
       result.push_back(from[static_cast<size_t>(position_of(source, shape))]);
+    });
+    return result;
+  }
+
+  Numbers pad(int id) const {
+    const Node& node = graph_[id];
+    const Index to   = extents(id);
+    Numbers result(static_cast<size_t>(count(to)));
+    for_each_index(extents(node.operands[0]), [&](Index index, int64_t position) {
+      for (size_t axis = 0; axis < index.size(); ++axis)
+        index[axis] = node.attributes.starts[axis] + node.attributes.steps[axis] * index[axis];
+      result[static_cast<size_t>(position_of(index, to))] = operand(node, 0)[static_cast<size_t>(position)];
     });
     return result;
   }

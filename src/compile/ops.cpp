@@ -13,18 +13,32 @@ namespace {
 
 // In the order of Op.
 constexpr OpRow kOps[] = {
-    {"input", OpKind::source, 0, 0},         {"constant", OpKind::source, 0, 0},
-    {"iota", OpKind::source, 0, 1},          {"neg", OpKind::pointwise, 1, 1},
-    {"abs", OpKind::pointwise, 1, 1},        {"exp", OpKind::pointwise, 1, 16},
-    {"sqrt", OpKind::pointwise, 1, 1},       {"rsqrt", OpKind::pointwise, 1, 2},
-    {"sigmoid", OpKind::pointwise, 1, 19},   {"tanh", OpKind::pointwise, 1, 20},
-    {"add", OpKind::pointwise, 2, 1},        {"sub", OpKind::pointwise, 2, 1},
-    {"mul", OpKind::pointwise, 2, 1},        {"div", OpKind::pointwise, 2, 1},
-    {"min", OpKind::pointwise, 2, 1},        {"max", OpKind::pointwise, 2, 1},
-    {"cast", OpKind::pointwise, 1, 0},       {"sum", OpKind::reduction, 1, 1},
-    {"reduce_max", OpKind::reduction, 1, 1}, {"reshape", OpKind::movement, 1, 0},
-    {"permute", OpKind::movement, 1, 0},     {"broadcast", OpKind::movement, 1, 0},
-    {"slice", OpKind::movement, 1, 0},       {"matmul", OpKind::matmul, 2, 0},
+    {"input", OpKind::source, 0, 0},
+    {"constant", OpKind::source, 0, 0},
+    {"iota", OpKind::source, 0, 1},
+    {"neg", OpKind::pointwise, 1, 1},
+    {"abs", OpKind::pointwise, 1, 1},
+    {"exp", OpKind::pointwise, 1, 16},
+    {"sqrt", OpKind::pointwise, 1, 1},
+    {"rsqrt", OpKind::pointwise, 1, 2},
+    {"sigmoid", OpKind::pointwise, 1, 19},
+    {"tanh", OpKind::pointwise, 1, 20},
+    {"add", OpKind::pointwise, 2, 1},
+    {"sub", OpKind::pointwise, 2, 1},
+    {"mul", OpKind::pointwise, 2, 1},
+    {"div", OpKind::pointwise, 2, 1},
+    {"min", OpKind::pointwise, 2, 1},
+    {"max", OpKind::pointwise, 2, 1},
+    {"greater", OpKind::pointwise, 2, 1},
+    {"cast", OpKind::pointwise, 1, 0},
+    {"sum", OpKind::reduction, 1, 1},
+    {"reduce_max", OpKind::reduction, 1, 1},
+    {"reshape", OpKind::movement, 1, 0},
+    {"permute", OpKind::movement, 1, 0},
+    {"broadcast", OpKind::movement, 1, 0},
+    {"slice", OpKind::movement, 1, 0},
+    {"pad", OpKind::pad, 1, 0},
+    {"matmul", OpKind::matmul, 2, 0},
 };
 static_assert(std::size(kOps) == static_cast<size_t>(Op::matmul) + 1);
 
@@ -121,21 +135,23 @@ struct Checker {
     return Ok{};
   }
 
-  Status slice() const {
-    if (attributes.starts.size() != from().size() || attributes.steps.size() != from().size() ||
-        rank() != from().size())
-      return Error{fmt::format("a slice of {} needs a start and a step for each axis", shown(from()))};
-    for (size_t i = 0; i < from().size(); ++i) {
+  // `part` of `whole`, as the attributes say.
+  Status slice(const Shape& whole, const Shape& part) const {
+    if (attributes.starts.size() != whole.size() || attributes.steps.size() != whole.size() ||
+        part.size() != whole.size())
+      return Error{
+          fmt::format("a {} of {} needs a start and a step for each axis", row(op).name, shown(from()))};
+    for (size_t i = 0; i < whole.size(); ++i) {
       const int64_t start = attributes.starts[i], step = attributes.steps[i];
-      if (start == 0 && step == 1 && from()[i] == type.shape[i]) continue;
-      if (!from()[i].is_constant() || !type.shape[i].is_constant())
-        return Error{fmt::format("axis {} of {} is symbolic; a slice takes all of it", i, shown(from()))};
-      const int64_t length = type.shape[i].coefficient(), extent = from()[i].coefficient();
+      if (start == 0 && step == 1 && whole[i] == part[i]) continue;
+      if (!whole[i].is_constant() || !part[i].is_constant())
+        return Error{fmt::format("axis {} of {} is symbolic; a slice takes all of it", i, shown(whole))};
+      const int64_t length = part[i].coefficient(), extent = whole[i].coefficient();
       const bool inside =
           length == 0 || (start < extent && length - 1 <= (extent - 1 - start) / std::max<int64_t>(step, 1));
       if (start < 0 || step < 1 || step > std::max<int64_t>(extent, 1) || length < 0 || !inside)
         return Error{fmt::format("{} elements from {} in steps of {} leave axis {} of {}", length, start,
-                                 step, i, shown(from()))};
+                                 step, i, shown(whole))};
     }
     return Ok{};
   }
@@ -144,7 +160,7 @@ struct Checker {
     if (Status status = expect_dtype(operands[0].dtype); !status) return status;
     if (op == Op::permute) return permute();
     if (op == Op::broadcast) return broadcast();
-    if (op == Op::slice) return slice();
+    if (op == Op::slice) return slice(from(), type.shape);
     if (product(from()) == product(type.shape)) return Ok{};
     return Error{
         fmt::format("{} and {} do not have the same number of elements", shown(from()), shown(type.shape))};
@@ -175,6 +191,9 @@ struct Checker {
         return reduction();
       case OpKind::movement:
         return movement();
+      case OpKind::pad:
+        if (Status status = expect_dtype(operands[0].dtype); !status) return status;
+        return slice(type.shape, from());
       case OpKind::matmul:
         return matmul();
     }
@@ -226,6 +245,8 @@ T pointwise_value(Op op, T a, T b) {
       return a < b ? a : b;
     case Op::max:
       return a > b ? a : b;
+    case Op::greater:
+      return a > b ? 1 : 0;
     case Op::cast:
       return a;
     default:

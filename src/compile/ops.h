@@ -28,8 +28,9 @@ enum class Op : uint8_t {
   sub,
   mul,
   div,
-  min,  // a < b ? a : b
-  max,  // a > b ? a : b
+  min,      // a < b ? a : b
+  max,      // a > b ? a : b
+  greater,  // a > b ? 1 : 0
   cast,
   // Reductions, over `axes` (ascending), which the result lacks. Summed in fp32, then rounded.
   sum,
@@ -39,12 +40,15 @@ enum class Op : uint8_t {
   permute,    // axis i of the result is axis axes[i] of the operand
   broadcast,  // axis i of the operand is axis axes[i] of the result (ascending); others repeat it
   slice,      // starts and steps, one an axis; the result's shape says how many
+  // Zeros, among which the operand lies where a slice with these starts and steps finds it. A launch of its
+  // own.
+  pad,
   // y(m, n) = sum_k x(m, k) w(n, k), in fp32: x [M, K] in fp32 or bf16, w [N, K] in bf16, as checkpoints
   // store it.
   matmul,
 };
 
-enum class OpKind : uint8_t { source, pointwise, reduction, movement, matmul };
+enum class OpKind : uint8_t { source, pointwise, reduction, movement, pad, matmul };
 
 struct OpRow {
   std::string_view name;

@@ -28,6 +28,14 @@ Graph rmsnorm_residual_graph() {
   return p.graph();
 }
 
+Graph gated_norm_graph() {
+  Program p("gated_norm");
+  const Extent T = p.symbol({.name = "T", .min = 1, .max = 65536});
+  const Tensor x = p.input("x", {T, 2048}), z = p.input("z", {T, 2048});
+  p.output("y", gated_norm(x, z, p.input("weight", {2048})));
+  return p.graph();
+}
+
 Graph softmax_graph() {
   Program p("softmax");
   const Extent T = p.symbol({.name = "T", .min = 1, .max = 65536});
@@ -53,10 +61,15 @@ NormedResidual rmsnorm_residual(const Tensor& x, const Tensor& residual, const T
   return {sum, rms_norm(sum, weight, kEps)};
 }
 
+Tensor gated_norm(const Tensor& x, const Tensor& z, const Tensor& weight) {
+  return rms_norm(x, weight, kEps) * (z * sigmoid(z));
+}
+
 const std::vector<NamedProgram>& programs() {
   static const std::vector<NamedProgram> programs = {
       {"mlp", "norm, two matmuls and a clamped SwiGLU, with the residual", mlp_graph},
       {"rmsnorm_residual", "residual addition and RMSNorm, rows of 2880", rmsnorm_residual_graph},
+      {"gated_norm", "RMSNorm times SiLU of a gate, rows of 2048", gated_norm_graph},
       {"softmax", "softmax over rows of symbolic length", softmax_graph},
   };
   return programs;

@@ -23,6 +23,9 @@ struct NormedResidual {
 };
 NormedResidual rmsnorm_residual(const Tensor& x, const Tensor& residual, const Tensor& weight);
 
+// A norm whose result a second tensor gates, as Mamba-2 defines it: rms_norm(x) * silu(z).
+Tensor gated_norm(const Tensor& x, const Tensor& z, const Tensor& weight);
+
 struct NamedProgram {
   std::string_view name, what;
   Graph (*graph)();

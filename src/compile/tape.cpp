@@ -13,12 +13,13 @@ namespace fathom::compile {
 namespace {
 
 // Nodes that need memory of their own, row by row, because their reader takes a pointer: a reshape that is an
-// alias, a matmul, the caller.
+// alias, a pad, a matmul, the caller.
 std::vector<bool> in_memory(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size());
   for (const Output& output : graph.outputs) needed[static_cast<size_t>(output.node)] = true;
   for (int id = 0; id < graph.size(); ++id)
-    if (graph[id].op == Op::matmul || (graph[id].op == Op::reshape && !has_map(graph, id)))
+    if (graph[id].op == Op::matmul || graph[id].op == Op::pad ||
+        (graph[id].op == Op::reshape && !has_map(graph, id)))
       for (const int operand : graph[id].operands) needed[static_cast<size_t>(operand)] = true;
   return needed;
 }
@@ -107,9 +108,27 @@ class TapeMaker {
     return map;
   }
 
+  // Where a tensor with a number for each row lies, which may have more extents of 1 than the rows have.
+  std::optional<IndexMap> map_of_rows(const Shape& shape) const {
+    IndexMap map(shape.size(), {0, 0, 0});
+    size_t outer           = 0;
+    const auto skip_of_one = [&] {
+      while (outer < tape_.outer.size() && tape_.outer[outer].is(1)) ++outer;
+    };
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i].is(1)) continue;
+      skip_of_one();
+      if (outer == tape_.outer.size() || shape[i] != tape_.outer[outer]) return std::nullopt;
+      map[i] = {static_cast<int>(outer++), 0, 1};
+    }
+    skip_of_one();
+    return outer == tape_.outer.size() ? std::optional(map) : std::nullopt;
+  }
+
   // Where a stored node lies in the space.
   IndexMap map_of_root(int id) const {
-    if (tape_.reduces && shape(id) == tape_.outer) return normal(id, identity_map(tape_.outer.size()));
+    if (tape_.reduces)
+      if (const auto map = map_of_rows(shape(id))) return *map;
     if (shape(id) == shape_) return normal(id, map_);
     refuse(fmt::format("results {} and {} have different shapes", text(shape(id), graph_.symbols),
                        text(shape_, graph_.symbols)));

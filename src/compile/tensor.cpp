@@ -120,6 +120,7 @@ Tensor operator/(const Operand& a, const Operand& b) { return binary(Op::div, a,
 Tensor operator-(const Operand& a) { return unary(Op::neg, a); }
 Tensor min(const Operand& a, const Operand& b) { return binary(Op::min, a, b); }
 Tensor max(const Operand& a, const Operand& b) { return binary(Op::max, a, b); }
+Tensor greater(const Operand& a, const Operand& b) { return binary(Op::greater, a, b); }
 Tensor clamp(const Operand& x, double low, double high) {
   const Operand from_below(max(x, Operand(low)), x.here.file, x.here.line);
   return min(from_below, Operand(high));
@@ -176,6 +177,18 @@ Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t length, int64
   attributes.starts[static_cast<size_t>(axis)] = start;
   attributes.steps[static_cast<size_t>(axis)]  = step;
   return add_node(x, Op::slice, {x.dtype(), std::move(shape)}, std::move(attributes), here);
+}
+
+Tensor slice(const Tensor& x, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> steps,
+             const Here& here) {
+  return add_node(x, Op::slice, {x.dtype(), std::move(shape)},
+                  {.starts = std::move(starts), .steps = std::move(steps)}, here);
+}
+
+Tensor pad(const Tensor& x, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> steps,
+           const Here& here) {
+  return add_node(x, Op::pad, {x.dtype(), std::move(shape)},
+                  {.starts = std::move(starts), .steps = std::move(steps)}, here);
 }
 
 std::pair<Tensor, Tensor> unzip(const Tensor& x, const Here& here) {

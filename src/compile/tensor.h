@@ -86,6 +86,7 @@ Tensor operator/(const Operand& a, const Operand& b);
 Tensor operator-(const Operand& a);
 Tensor min(const Operand& a, const Operand& b);
 Tensor max(const Operand& a, const Operand& b);
+Tensor greater(const Operand& a, const Operand& b);  // 1 or 0
 Tensor clamp(const Operand& x, double low, double high);
 Tensor abs(const Operand& x);
 Tensor exp(const Operand& x);
@@ -108,6 +109,12 @@ Tensor broadcast(const Tensor& x, Shape shape, std::vector<int64_t> axes, const 
 // `length` elements of an axis.
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t length, int64_t step = 1,
              const Here& here = {});
+// Of every axis, as many elements as `shape` says.
+Tensor slice(const Tensor& x, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> steps,
+             const Here& here = {});
+// Zeros of `shape`, of which a slice with these starts and steps is x.
+Tensor pad(const Tensor& x, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> steps,
+           const Here& here = {});
 // Even and odd columns of the last axis, which is constant.
 std::pair<Tensor, Tensor> unzip(const Tensor& x, const Here& here = {});
 Tensor matmul(const Tensor& x, const Tensor& w, const Here& here = {});  // [M, K] and [N, K]

@@ -27,6 +27,7 @@ std::string attributes_text(const Node& node) {
     case Op::broadcast:
       return list_text("axes", a.axes);
     case Op::slice:
+    case Op::pad:
       return list_text("starts", a.starts) + list_text("steps", a.steps);
     default:
       return "";

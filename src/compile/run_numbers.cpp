@@ -1,0 +1,43 @@
+#include "compile/run_numbers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/thread_pool.h"
+
+namespace fathom::compile {
+
+std::map<std::string, Numbers> run(Executable& executable, std::span<const int64_t> symbols,
+                                   const std::map<std::string, Numbers>& inputs, ThreadPool& pool) {
+  const Graph& graph = executable.graph();
+  std::vector<Buffer<float>> memory;  // of any dtype
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (const int id : graph.inputs()) {
+    const Numbers& numbers = inputs.at(graph[id].name);
+    memory.emplace_back(static_cast<int64_t>(numbers.size()));
+    for (size_t i = 0; i < numbers.size(); ++i)
+      if (graph[id].type.dtype == DType::bf16)
+        reinterpret_cast<bf16*>(memory.back().data())[i] = bf16(static_cast<float>(numbers[i]));
+      else
+        memory.back().data()[i] = static_cast<float>(numbers[i]);
+    from.push_back(memory.back().data());
+  }
+  for (const Output& output : graph.outputs) {
+    memory.emplace_back(product(graph[output.node].type.shape).value(symbols));
+    std::fill_n(memory.back().data(), memory.back().size(), NAN);
+    to.push_back(memory.back().data());
+  }
+  executable.run(symbols, from, to, pool);
+  std::map<std::string, Numbers> outputs;
+  for (size_t o = 0; o < to.size(); ++o) {
+    const Type& type = graph[graph.outputs[o].node].type;
+    Numbers& numbers = outputs[graph.outputs[o].name];
+    for (int64_t i = 0; i < product(type.shape).value(symbols); ++i)
+      numbers.push_back(type.dtype == DType::bf16 ? static_cast<float>(static_cast<const bf16*>(to[o])[i])
+                                                  : static_cast<const float*>(to[o])[i]);
+  }
+  return outputs;
+}
+
+}  // namespace fathom::compile

@@ -19,6 +19,7 @@ const Experiment<Records> records{
             {.id         = "queue",
              .techniques = {"async_io"},
              .idea       = "io_uring with `depth` reads in flight",
+             .prediction = predict::ratio_at_least(4),
              .prepare    = prepare_queue,
              .needs      = {machine::Feature::io_uring}},
         },

@@ -22,7 +22,8 @@ const Experiment<Scan> scan{
             {.id         = "direct",
              .launch     = direct,
              .techniques = {"direct_io", "sequential_io"},
-             .idea       = "O_DIRECT: one request to the device for each read"},
+             .idea       = "O_DIRECT: one request to the device for each read",
+             .prediction = predict::ratio_at_least(0.9)},
         },
     .catalog = {"storage-003"},
 };

@@ -1,6 +1,7 @@
 #include "compile/gradient.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -142,14 +143,22 @@ class Gradient {
   Tensor tensor(int id) { return {&capture_, id}; }
 
   int output_called(const std::string& name) const {
-    for (const Output& output : forward_.outputs)
+    std::vector<std::string> known;
+    for (const Output& output : forward_.outputs) {
       if (output.name == name) return output.node;
-    throw ContractError(fmt::format("gradient: {} has no output '{}'", forward_.name, name));
+      known.push_back(output.name);
+    }
+    throw ContractError(fmt::format("gradient: {} has no output '{}'; it has {}", forward_.name, name,
+                                    fmt::join(known, ", ")));
   }
   int input_called(const std::string& name) const {
-    for (const int id : forward_.inputs())
+    std::vector<std::string> known;
+    for (const int id : forward_.inputs()) {
       if (forward_[id].name == name) return id;
-    throw ContractError(fmt::format("gradient: {} has no input '{}'", forward_.name, name));
+      known.push_back(forward_[id].name);
+    }
+    throw ContractError(fmt::format("gradient: {} has no input '{}'; it has {}", forward_.name, name,
+                                    fmt::join(known, ", ")));
   }
 
   // Nodes that depend on an input whose gradient is asked for.

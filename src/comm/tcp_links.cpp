@@ -137,37 +137,40 @@ class Meeting {
                                     at_.rank, mine.address().to_string(), mine.port(), error.message()));
   }
 
-  // Whose greetings are waited for; shared with handlers, which may outlive the wait.
-  struct Waiting {
-    std::function<bool(const Greeting&, tcp::socket)> on_greeting;
-    bool done = false;
-  };
-
   // Accepts connections until `on_greeting` returns true. False: the deadline came first.
   bool accept(std::function<bool(const Greeting&, tcp::socket)> on_greeting) {
-    const auto waiting = std::make_shared<Waiting>(Waiting{.on_greeting = std::move(on_greeting)});
-    accept_next(waiting);
-    const bool done = run_until(waiting->done);
-    waiting->done   = true;
+    on_greeting_ = std::move(on_greeting);
+    met_         = false;
+    for (auto& [greeting, socket] : std::exchange(early_, {})) greeted(greeting, std::move(socket));
+    if (!met_) {
+      accept_next();
+      run_until(met_);
+    }
+    on_greeting_ = nullptr;
     acceptor_.cancel();
     io_.restart();
     io_.poll();
-    waiting->on_greeting = nullptr;
-    return done;
+    return met_;
   }
 
-  void accept_next(const std::shared_ptr<Waiting>& waiting) {
-    acceptor_.async_accept([this, waiting](const error_code& error, tcp::socket accepted) {
-      if (error || waiting->done) return;
+  void accept_next() {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket accepted) {
+      if (error) return;
       const auto socket   = std::make_shared<tcp::socket>(std::move(accepted));
       const auto greeting = std::make_shared<Greeting>();
       asio::async_read(*socket, asio::buffer(greeting.get(), sizeof(Greeting)),
-                       [waiting, socket, greeting](const error_code& failed, size_t) {
-                         if (!failed && !waiting->done && greeting->magic == kMagic)
-                           waiting->done = waiting->on_greeting(*greeting, std::move(*socket));
+                       [this, socket, greeting](const error_code& failed, size_t) {
+                         if (!failed && greeting->magic == kMagic) greeted(*greeting, std::move(*socket));
                        });
-      accept_next(waiting);
+      if (on_greeting_ && !met_) accept_next();
     });
+  }
+
+  void greeted(const Greeting& greeting, tcp::socket socket) {
+    if (on_greeting_ && !met_)
+      met_ = on_greeting_(greeting, std::move(socket));
+    else
+      early_.emplace_back(greeting, std::move(socket));
   }
 
   // Rank 0.
@@ -364,6 +367,9 @@ class Meeting {
   TcpClock::time_point deadline_;
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
+  std::function<bool(const Greeting&, tcp::socket)> on_greeting_;  // of the accept() that runs
+  bool met_ = false;                                               // it has returned true
+  std::vector<std::pair<Greeting, tcp::socket>> early_;            // who greeted while nobody waited
   uint64_t token_ = 0;
   std::vector<RankAddress> table_;
   std::vector<Sockets> links_;

@@ -18,30 +18,6 @@ namespace {
 
 using Axes = std::vector<MeshAxis>;
 
-// Runs rank_main on a thread for each rank; what a rank throws is its entry.
-std::vector<std::optional<GroupError>> on_ranks(int size, const std::function<void(Group&)>& rank_main,
-                                                const GroupOptions& options = {}) {
-  auto groups = make_thread_groups(size, options);
-  std::vector<std::optional<GroupError>> errors(static_cast<size_t>(size));
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < groups.size(); ++rank)
-    threads.emplace_back([&, rank] {
-      const std::unique_ptr<Group> mine = std::move(groups[rank]);
-      try {
-        rank_main(*mine);
-      } catch (const GroupError& error) {
-        errors[rank] = error;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
-
-void expect_well(const std::vector<std::optional<GroupError>>& errors) {
-  for (size_t rank = 0; rank < errors.size(); ++rank)
-    EXPECT_FALSE(errors[rank]) << "rank " << rank << ": " << errors[rank]->what();
-}
-
 // The text of the contract that f breaks.
 std::string broken_contract(const std::function<void()>& f) {
   try {
@@ -67,7 +43,7 @@ TEST(ParseMesh, NamesThePartThatIsWrong) {
 }
 
 TEST(DeviceMesh, TheLastAxisCountsFirst) {
-  expect_well(on_ranks(12, [](Group& world) {
+  expect_all_well(on_threads(12, {}, [](Group& world) {
     DeviceMesh mesh(world, {{"pp", 2}, {"dp", 3}, {"tp", 2}});
     const int pp = mesh.coordinate("pp"), dp = mesh.coordinate("dp"), tp = mesh.coordinate("tp");
     EXPECT_EQ(world.rank(), (pp * 3 + dp) * 2 + tp);
@@ -80,7 +56,7 @@ TEST(DeviceMesh, TheLastAxisCountsFirst) {
 
 // Each group sums over its axes alone: rank r gives 2^r, so that a sum says who is in it.
 TEST(DeviceMesh, SubGroupsReduceIndependently) {
-  expect_well(on_ranks(8, [](Group& world) {
+  expect_all_well(on_threads(8, {}, [](Group& world) {
     DeviceMesh mesh(world, {{"dp", 2}, {"ep", 2}, {"tp", 2}});
     const int r    = world.rank();
     const auto sum = [&](std::initializer_list<std::string_view> axes) {
@@ -100,7 +76,7 @@ TEST(DeviceMesh, SubGroupsReduceIndependently) {
 // Half of the ranks sum a hundred times on their axis before the others, who are in no operation, begin.
 TEST(DeviceMesh, AGroupWaitsForNoOther) {
   std::atomic<int> done{0};
-  expect_well(on_ranks(8, [&](Group& world) {
+  expect_all_well(on_threads(8, {}, [&](Group& world) {
     DeviceMesh mesh(world, {{"dp", 2}, {"tp", 4}});
     if (mesh.coordinate("dp") == 1)
       while (done < 4) std::this_thread::yield();
@@ -112,7 +88,7 @@ TEST(DeviceMesh, AGroupWaitsForNoOther) {
 TEST(DeviceMesh, SubGroupsHaveTheCollectivesOfGroups) {
   for (const Axes& axes :
        {Axes{{"dp", 2}, {"tp", 3}}, Axes{{"dp", 3}, {"tp", 2}}, Axes{{"dp", 1}, {"tp", 6}}})
-    expect_well(on_ranks(6, [&](Group& world) {
+    expect_all_well(on_threads(6, {}, [&](Group& world) {
       DeviceMesh mesh(world, axes);
       for (const char* axis : {"dp", "tp"}) {
         EXPECT_EQ(wrong_collectives(mesh.group({axis})), "") << to_string(axes) << " " << axis;
@@ -137,7 +113,7 @@ TEST(DeviceMesh, WorksOverTcp) {
 }
 
 TEST(DeviceMesh, AnAxisOfSizeOneSendsNothing) {
-  expect_well(on_ranks(4, [](Group& world) {
+  expect_all_well(on_threads(4, {}, [](Group& world) {
     DeviceMesh mesh(world, {{"dp", 4}, {"tp", 1}, {"ep", 1}});
     std::vector<float> numbers(1000, 1);
     for (const char* axis : {"tp", "ep"}) {
@@ -152,7 +128,7 @@ TEST(DeviceMesh, AnAxisOfSizeOneSendsNothing) {
 
 // Small sums go to each other rank whole, a large one as two halves of (n - 1) / n of it.
 TEST(DeviceMesh, CountsWhatItSent) {
-  expect_well(on_ranks(8, [](Group& world) {
+  expect_all_well(on_threads(8, {}, [](Group& world) {
     DeviceMesh mesh(world, {{"dp", 4}, {"tp", 2}});
     std::vector<float> small(10), large(64 << 10);
     mesh.group({"dp"}).all_reduce(std::span(small));
@@ -164,7 +140,7 @@ TEST(DeviceMesh, CountsWhatItSent) {
 }
 
 TEST(DeviceMesh, AMismatchNamesRanksOfTheWholeGroup) {
-  const auto errors = on_ranks(8, [](Group& world) {
+  const auto errors = on_threads(8, {}, [](Group& world) {
     DeviceMesh mesh(world, {{"dp", 2}, {"tp", 4}});
     if (mesh.coordinate("dp") == 0) return;
     std::vector<float> numbers(world.rank() == 6 ? 3 : 4);

@@ -1,11 +1,16 @@
 #include "comm/group_checks.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <thread>
 #include <type_traits>
+#include <utility>
 
+#include "comm/thread_group.h"
 #include "core/rng.h"
 #include "core/splitmix64.h"
 
@@ -168,6 +173,29 @@ std::string wrong_random_program(Group& group, uint64_t seed, int steps) {
     if (!wrong.empty()) return wrong + fmt::format(", in step {}", step);
   }
   return "";
+}
+
+std::vector<std::optional<GroupError>> on_threads(int size, const GroupOptions& options,
+                                                  const std::function<void(Group&)>& rank_main) {
+  auto groups = make_thread_groups(size, options);
+  std::vector<std::optional<GroupError>> errors(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < groups.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      const std::unique_ptr<Group> mine = std::move(groups[rank]);
+      try {
+        rank_main(*mine);
+      } catch (const GroupError& error) {
+        errors[rank] = error;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+void expect_all_well(const std::vector<std::optional<GroupError>>& errors) {
+  for (size_t rank = 0; rank < errors.size(); ++rank)
+    EXPECT_FALSE(errors[rank]) << "rank " << rank << ": " << errors[rank]->what();
 }
 
 }  // namespace fathom::comm

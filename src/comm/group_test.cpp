@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <thread>
 
 #include "comm/group_checks.h"
 #include "comm/thread_group.h"
@@ -19,30 +18,6 @@ namespace {
 using Cause = GroupError::Cause;
 
 constexpr GroupOptions kPatient{.timeout = std::chrono::seconds(10)};
-
-// Runs rank_main on a thread for each rank; what a rank throws is its entry.
-std::vector<std::optional<GroupError>> on_threads(int size, const GroupOptions& options,
-                                                  const std::function<void(Group&)>& rank_main) {
-  auto groups = make_thread_groups(size, options);
-  std::vector<std::optional<GroupError>> errors(static_cast<size_t>(size));
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < groups.size(); ++rank)
-    threads.emplace_back([&, rank] {
-      const std::unique_ptr<Group> mine = std::move(groups[rank]);
-      try {
-        rank_main(*mine);
-      } catch (const GroupError& error) {
-        errors[rank] = error;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
-
-void expect_all_well(const std::vector<std::optional<GroupError>>& errors) {
-  for (size_t rank = 0; rank < errors.size(); ++rank)
-    EXPECT_FALSE(errors[rank]) << "rank " << rank << ": " << errors[rank]->what();
-}
 
 class ThreadGroups : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadGroups, testing::Values(1, 2, 3, 5));

@@ -6,16 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "book/pipeline_model.h"
-#include "core/atomic_file.h"
 #include "report/svg.h"
+#include "tests/write_or_check.h"
 
 namespace fathom::report {
 namespace {
@@ -128,28 +124,9 @@ std::string figure() {
   return drawing.standalone();
 }
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 }  // namespace fathom::report
 
 int main(int argc, char** argv) {
-  const bool check = argc == 3 && std::strcmp(argv[2], "--check") == 0;
-  if (argc != 2 && !check) {
-    fmt::print(stderr, "usage: dualpipe_figure FILE [--check]\n");
-    return 5;
-  }
-  const std::string svg = fathom::report::figure();
-  if (!check) {
-    fathom::write_file_atomically(argv[1], svg);
-    return 0;
-  }
-  if (fathom::report::contents(argv[1]) == svg) return 0;
-  fmt::print(stderr, "{}: not what the model gives; run dualpipe_figure {}\n", argv[1], argv[1]);
-  return 1;
+  return fathom::write_or_check(argc, argv, "dualpipe_figure", fathom::report::figure());
 }

@@ -5,15 +5,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "book/rack_model.h"
-#include "core/atomic_file.h"
+#include "tests/write_or_check.h"
 
 namespace fathom::book {
 namespace {
@@ -135,28 +131,9 @@ std::string localities() {
 
 std::string page() { return kHead + all_reduces() + exchanges() + localities(); }
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 }  // namespace fathom::book
 
 int main(int argc, char** argv) {
-  const bool check = argc == 3 && std::strcmp(argv[2], "--check") == 0;
-  if (argc != 2 && !check) {
-    fmt::print(stderr, "usage: rack_page FILE [--check]\n");
-    return 5;
-  }
-  const std::string page = fathom::book::page();
-  if (!check) {
-    fathom::write_file_atomically(argv[1], page);
-    return 0;
-  }
-  if (fathom::book::contents(argv[1]) == page) return 0;
-  fmt::print(stderr, "{}: not what the model gives; run rack_page {}\n", argv[1], argv[1]);
-  return 1;
+  return fathom::write_or_check(argc, argv, "rack_page", fathom::book::page());
 }

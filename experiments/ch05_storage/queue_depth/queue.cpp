@@ -32,7 +32,7 @@ void read_all(const Records& p, io_uring::ReadRing& ring, std::vector<int64_t>& 
       // A short read would be an error of the device: records are whole and aligned.
       if (result != p.bytes) error = result < 0 ? -result : EIO;
       if (error != 0) return;  // queue nothing new; reads in flight must end before their buffers are freed
-      p.out(record_in[slot]) = sum_of_record(p, buffers + static_cast<int64_t>(slot) * p.bytes);
+      p.out(record_in[slot]) = sum_of_words(buffers + static_cast<int64_t>(slot) * p.bytes, p.bytes);
       if (next < records) start(slot);
     });
   if (error != 0) system_failed("io_uring read", error, __FILE__, __LINE__);

@@ -6,6 +6,7 @@
 
 #include "core/rng.h"
 #include "experiments/ch05_storage/scratch_file.h"
+#include "experiments/ch05_storage/sum_of_words.h"
 #include "lab/problem.h"
 
 namespace fathom::lab::queue_depth {
@@ -43,13 +44,6 @@ struct Records {
     return sum;
   }
 };
-
-inline int64_t sum_of_record(const Records& p, const uint8_t* record) {
-  const auto* words = reinterpret_cast<const int32_t*>(record);
-  int64_t sum       = 0;
-  for (int64_t w = 0; w < p.bytes / 4; ++w) sum += words[w];
-  return sum;
-}
 
 void one_at_a_time(const Records& p, Context& context);
 Launch<Records> prepare_queue(const Records& p, Context& context);

@@ -1,16 +1,16 @@
 // A sequential reader gets its next bytes before it asks for them, because the kernel reads ahead. A program
 // can switch that off, lengthen it, or ask for a whole file at once.
 #include "lab/experiment.h"
-#include "scan.h"
+#include "read_ahead.h"
 
 namespace fathom::lab::read_ahead {
 
-const Experiment<Scan> scan{
+const Experiment<BlockScan> read_ahead{
     .question =
         "What does read-ahead give a sequential scan through the page cache, and what does advice add?",
     .limit    = Limit::none,  // a virtual disk has no stable rate (notes.md)
-    .axes     = {{"blocks", {4096}}},
-    .check_at = {{"blocks", {0, 1, 15, 16, 17, 61, 257}}},
+    .axes     = {{"read", {64 << 10}}, {"blocks", {4096}}},
+    .check_at = {{"read", {64 << 10}}, {"blocks", {0, 1, 15, 16, 17, 61, 257}}},
     .variants =
         {
             {.id         = "kernel_default",
@@ -35,6 +35,6 @@ const Experiment<Scan> scan{
         },
     .catalog = {"storage-006"},
 };
-FATHOM_REGISTER(scan);
+FATHOM_REGISTER(read_ahead);
 
 }  // namespace fathom::lab::read_ahead

@@ -4,14 +4,14 @@
 // limit   sequential read rate of the disk
 // idea    baseline: no advice. The kernel sees a sequential reader and reads ahead, up to the device's
 // read_ahead_kb
-#include "scan.h"
+#include "read_ahead.h"
 
 namespace fathom::lab::read_ahead {
 
-void kernel_default(const Scan& p, Context&) {
+void kernel_default(const BlockScan& p, Context&) {
   p.buffered->drop();
   p.buffered->advise(POSIX_FADV_NORMAL);
-  read_in_order(p);
+  scan(p, *p.buffered);
 }
 
 }  // namespace fathom::lab::read_ahead

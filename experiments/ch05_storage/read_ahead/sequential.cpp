@@ -3,14 +3,14 @@
 // bytes   4096 a block from the device to the page cache, and once more from there to the buffer
 // limit   sequential read rate of the disk
 // idea    the window of read-ahead is twice as long
-#include "scan.h"
+#include "read_ahead.h"
 
 namespace fathom::lab::read_ahead {
 
-void sequential(const Scan& p, Context&) {
+void sequential(const BlockScan& p, Context&) {
   p.buffered->drop();
   p.buffered->advise(POSIX_FADV_SEQUENTIAL);
-  read_in_order(p);
+  scan(p, *p.buffered);
 }
 
 }  // namespace fathom::lab::read_ahead

@@ -1,13 +1,13 @@
 // A request to a disk has a price of its own, whatever its size. Large reads pay it rarely. Through the page
 // cache small reads are joined to larger ones by read-ahead, for the price of a copy.
 #include "lab/experiment.h"
-#include "scan.h"
+#include "read_size.h"
 
 namespace fathom::lab::read_size {
 
 constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
-const Experiment<Scan> scan{
+const Experiment<BlockScan> read_size{
     .question = "How large must sequential reads be, through the page cache and past it?",
     .limit    = Limit::none,  // a virtual disk has no stable rate (notes.md)
     .axes     = {{"read", {4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB}},
@@ -27,6 +27,6 @@ const Experiment<Scan> scan{
         },
     .catalog = {"storage-003"},
 };
-FATHOM_REGISTER(scan);
+FATHOM_REGISTER(read_size);
 
 }  // namespace fathom::lab::read_size

@@ -12,7 +12,7 @@ void file_per_sample(const Samples& p, Context&) {
   uint8_t* buffer = aligned(p.buffer);
   for (int64_t s = 0; s < p.out.extent(0); ++s) {
     p.files->read(buffer, s);
-    p.out(s) = sum_of_sample(buffer);
+    p.out(s) = sum_of_words(buffer, kSample);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "experiments/ch05_storage/scratch_file.h"
+#include "experiments/ch05_storage/sum_of_words.h"
 #include "lab/problem.h"
 
 namespace fathom::lab::shard_packing {
@@ -63,13 +64,6 @@ struct Samples {
     return sum;
   }
 };
-
-inline int64_t sum_of_sample(const uint8_t* sample) {
-  const auto* words = reinterpret_cast<const int32_t*>(sample);
-  int64_t sum       = 0;
-  for (int64_t w = 0; w < kWords; ++w) sum += words[w];
-  return sum;
-}
 
 void file_per_sample(const Samples& p, Context& context);
 void shard_by_sample(const Samples& p, Context& context);

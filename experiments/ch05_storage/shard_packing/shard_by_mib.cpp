@@ -15,7 +15,7 @@ void shard_by_mib(const Samples& p, Context&) {
   for (int64_t first = 0; first < samples; first += kPacked) {
     const int64_t count = std::min(kPacked, samples - first);
     p.shard->read(buffer, count * kSample, first * kSample);
-    for (int64_t s = 0; s < count; ++s) p.out(first + s) = sum_of_sample(buffer + s * kSample);
+    for (int64_t s = 0; s < count; ++s) p.out(first + s) = sum_of_words(buffer + s * kSample, kSample);
   }
 }
 

@@ -11,7 +11,7 @@ void shard_by_sample(const Samples& p, Context&) {
   uint8_t* buffer = aligned(p.buffer);
   for (int64_t s = 0; s < p.out.extent(0); ++s) {
     p.shard->read(buffer, kSample, s * kSample);
-    p.out(s) = sum_of_sample(buffer);
+    p.out(s) = sum_of_words(buffer, kSample);
   }
 }
 

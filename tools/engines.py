@@ -149,7 +149,7 @@ class Server(Engine):
             if stream.tokens != tokens:
                 time.sleep(0.2)
                 raise Failed(self.ended() if self.process.poll() is not None
-                             else stream.refused or f"gave {stream.tokens} of {tokens} tokens for a prompt")
+                             else stream.refused() or f"gave {stream.tokens} of {tokens} tokens for a prompt")
         return [stream.arrived for stream in streams]
 
     def complete(self, body, deadline):
@@ -184,14 +184,13 @@ class Stream:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
                             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        self.rest, self.events, self.tokens, self.says_usage, self.refused, self.arrived = b"", 0, 0, False, "", []
+        self.head, self.rest, self.events, self.tokens, self.says_usage, self.arrived = b"", b"", 0, 0, False, []
 
     def read(self):
         """False when it has ended."""
         data = self.socket.recv(1 << 16)
         now = time.perf_counter()
-        if not self.arrived and not self.refused and not (self.rest + data).startswith(b"HTTP/1.1 200"[:len(self.rest + data)]):
-            self.refused = f"answered {(self.rest + data)[:300].decode(errors='replace')}"
+        self.head = (self.head + data)[:300]
         whole, _, self.rest = (self.rest + data).rpartition(b"\n\n")
         usage = re.findall(rb'"completion_tokens": ?(\d+)', whole)
         self.events += whole.count(b"data: {")
@@ -200,6 +199,9 @@ class Stream:
         if self.tokens > before:
             self.arrived.append((now, self.tokens))
         return bool(data) and b"data: [DONE]" not in whole
+
+    def refused(self):
+        return not self.head.startswith(b"HTTP/1.1 200") and f"answered {self.head.decode(errors='replace')}"
 
 
 def tokens_at(arrived, when):

@@ -9,7 +9,6 @@
 
 #include "cli/aa_summary.h"
 #include "cli/counter_flags.h"
-#include "cli/ctrl_c.h"
 #include "cli/expectations.h"
 #include "cli/experiment_list.h"
 #include "cli/number_check.h"
@@ -54,7 +53,7 @@ void append_to_history(const lab::RunRecord& run) {
 
 // The record's exit code, or kExitRegression for a missed expectation.
 int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
-  const int code = CtrlC::pressed() ? kExitCrash : lab::exit_code(run);
+  const int code = run_exit_code(run);
   if (flags.experiments.options.aa) {
     if (flags.record)
       fmt::print(stderr, "written: {}\n", record_aa(results_folder(flags.expectations.results), run));

@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/run_folder.h"
 #include "cli/usage_error.h"
+#include "core/exit_code.h"
 #include "core/utc_time.h"
 #include "cuda/device_name.h"
 #include "lab/run_experiments.h"
@@ -119,6 +120,8 @@ lab::RunRecord run_experiments(const ExperimentFlags& flags, const lab::Targets&
   }
   return growing;
 }
+
+int run_exit_code(const lab::RunRecord& run) { return CtrlC::pressed() ? kExitCrash : lab::exit_code(run); }
 
 std::unique_ptr<lab::Profiler> profiler_for(const lab::RunOptions& options) {
   profile::ProfilerOptions profiler{.counted = counter_choice(options), .folder = options.folder};

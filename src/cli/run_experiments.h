@@ -28,6 +28,9 @@ lab::RunRecord run_experiments(const ExperimentFlags& flags, const lab::Targets&
                                const std::string& label, const std::vector<std::string>& argv,
                                const std::function<void(const lab::RunRecord&)>& after_each);
 
+// Of what run_experiments() returned: lab::exit_code(), or kExitCrash where it was interrupted.
+int run_exit_code(const lab::RunRecord& run);
+
 // The profiler of a child process (lab/child_main.h).
 std::unique_ptr<lab::Profiler> profiler_for(const lab::RunOptions& options);
 

@@ -5,12 +5,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/ctrl_c.h"
 #include "cli/output_flags.h"
 #include "cli/result_table.h"
 #include "cli/run_experiments.h"
 #include "cli/verbs.h"
-#include "core/exit_code.h"
 
 namespace fathom::cli {
 namespace {
@@ -24,7 +22,7 @@ int verify(const VerifyFlags& flags) {
   const lab::RunRecord record =
       run_experiments(flags.experiments, chosen_targets(flags.experiments.selection), "verify",
                       program_arguments(), [](const lab::RunRecord&) {});
-  const int code    = CtrlC::pressed() ? kExitCrash : lab::exit_code(record);
+  const int code    = run_exit_code(record);
   const Table table = check_table(record);
   const auto same   = [&] { return table; };
   if (write_outputs(flags.outputs, {[&] { return to_json(record); }, same, same})) return code;

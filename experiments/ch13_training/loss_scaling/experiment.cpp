@@ -104,9 +104,9 @@ Cost Training::cost() const {
 // u of FP4 is 1/4, so that the tolerance of a Sum of length 1 is its magnitude.
 void Training::check(Checker& checker) const {
   const Reference reference(*this);
-  const auto near = [&](double value) {
-    return Sum{
-        .value = value, .magnitude = reference.largest_move(), .length = 1, .accumulate = DType::fp4_e2m1};
+  const double largest_move = reference.largest_move();
+  const auto near           = [&](double value) {
+    return Sum{.value = value, .magnitude = largest_move, .length = 1, .accumulate = DType::fp4_e2m1};
   };
   checker.values("w1", w1,
                  [&](int64_t k, int64_t i) { return near(reference.w1[static_cast<size_t>(k * kIn + i)]); });

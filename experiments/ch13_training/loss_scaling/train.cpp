@@ -17,16 +17,14 @@ float rounded(float x) {
 }
 
 struct Weights {
-  std::array<std::array<float, kIn>, kHidden> w1;
+  std::array<float, kHidden * kIn> w1;
   std::array<float, kHidden> w2;
 };
 
 template <class F>
 void for_each_weight(Weights& a, const Weights& b, F f) {
-  for (size_t h = 0; h < kHidden; ++h) {
-    for (size_t i = 0; i < kIn; ++i) f(a.w1[h][i], b.w1[h][i]);
-    f(a.w2[h], b.w2[h]);
-  }
+  for (size_t i = 0; i < a.w1.size(); ++i) f(a.w1[i], b.w1[i]);
+  for (size_t k = 0; k < a.w2.size(); ++k) f(a.w2[k], b.w2[k]);
 }
 
 template <Format kFormat>
@@ -56,7 +54,7 @@ class Step {
     float y = 0;
     for (size_t k = 0; k < kHidden; ++k) {
       float z = 0;
-      for (size_t i = 0; i < kIn; ++i) z += w.w1[k][i] * x[i];
+      for (size_t i = 0; i < kIn; ++i) z += w.w1[k * kIn + i] * x[i];
       h[k] = rounded<kFormat>(std::max(z, 0.0f));
       y += w.w2[k] * h[k];
     }
@@ -69,7 +67,7 @@ class Step {
       const float dz = rounded<kFormat>(dy * w.w2[k]);
       ++gradients;
       flushed += dz == 0 && difference != 0 && w.w2[k] != 0;
-      for (size_t i = 0; i < kIn; ++i) gradient.w1[k][i] += dz * x[i];
+      for (size_t i = 0; i < kIn; ++i) gradient.w1[k * kIn + i] += dz * x[i];
     }
   }
 };
@@ -77,10 +75,8 @@ class Step {
 template <Format kFormat>
 void train_in(const Training& p, LossScale policy) {
   Weights w;
-  for (int64_t k = 0; k < kHidden; ++k) {
-    for (int64_t i = 0; i < kIn; ++i) w.w1[static_cast<size_t>(k)][static_cast<size_t>(i)] = p.first_w1(k, i);
-    w.w2[static_cast<size_t>(k)] = p.first_w2(k);
-  }
+  std::copy_n(p.first_w1.data(), w.w1.size(), w.w1.begin());
+  std::copy_n(p.first_w2.data(), w.w2.size(), w.w2.begin());
   const int64_t steps = p.steps(), eighth = std::max<int64_t>(1, steps / 8);
   std::array<double, kFigures> figures{};
   float scale = policy.first;
@@ -106,11 +102,9 @@ void train_in(const Training& p, LossScale policy) {
     }
   }
   figures[kLossScale] = scale;
-  for (int64_t k = 0; k < kHidden; ++k) {
-    for (int64_t i = 0; i < kIn; ++i) p.w1(k, i) = w.w1[static_cast<size_t>(k)][static_cast<size_t>(i)];
-    p.w2(k) = w.w2[static_cast<size_t>(k)];
-  }
-  for (int64_t f = 0; f < kFigures; ++f) p.figures(f) = figures[static_cast<size_t>(f)];
+  std::copy(w.w1.begin(), w.w1.end(), p.w1.data());
+  std::copy(w.w2.begin(), w.w2.end(), p.w2.data());
+  std::copy(figures.begin(), figures.end(), p.figures.data());
 }
 
 }  // namespace

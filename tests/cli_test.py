@@ -472,10 +472,11 @@ class Cli(unittest.TestCase):
         return [list(parents), *(verb for name in below for verb in self.verbs(*parents, name))]
 
     def test_text_fits_100_columns(self):
-        self.assertGreater(len(self.verbs()), 25)
+        verbs = self.verbs()
+        self.assertGreater(len(verbs), 25)
         for args in (["list"], ["techniques"], ["techniques", "quant", "ch09"], ["doctor"], ["doctor", "--quick"],
                      ["verify", "ch08:simd_dot", "ch07:transpose_gpu"], ["run", "ch08:simd_dot", "--quick"],
-                     ["history"], *([*verb, "--help"] for verb in self.verbs())):
+                     ["history"], *([*verb, "--help"] for verb in verbs)):
             for line in self.fathom(*args).stdout.splitlines():
                 self.assertLessEqual(len(line), 100, f"{args}: {line}")
 

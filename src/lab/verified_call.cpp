@@ -135,20 +135,6 @@ Caught judge_wrong_output(Problem& problem, const SeedHistory& seeds, const Chec
 // NVIDIA's compute-sanitizer works on threads of its own inside this process. Read before any variant runs.
 const bool kUnderComputeSanitizer = std::getenv("NV_SANITIZER_INJECTION_TRANSPORT_TYPE") != nullptr;
 
-}  // namespace
-
-ThreadAudit ThreadAudit::now() {
-  ThreadAudit audit;
-  audit.threads       = thread_count();
-  audit.child_process = has_child_process();
-  audit.others_cpu_ns =
-      now_ns(measure::Clock::process_cpu) - now_ns(measure::Clock::thread_cpu) + children_cpu_ns();
-  audit.wall_ns = now_ns(measure::Clock::wall);
-  return audit;
-}
-
-namespace {
-
 // Linux lists a thread for a moment after it was joined. One that has ended uses no more CPU time.
 bool have_ended(const ThreadAudit& before, const ThreadAudit& after) {
   constexpr int64_t kPatienceNs = 20'000'000, kWorkNs = 100'000;
@@ -161,6 +147,16 @@ bool have_ended(const ThreadAudit& before, const ThreadAudit& after) {
 }
 
 }  // namespace
+
+ThreadAudit ThreadAudit::now() {
+  ThreadAudit audit;
+  audit.threads       = thread_count();
+  audit.child_process = has_child_process();
+  audit.others_cpu_ns =
+      now_ns(measure::Clock::process_cpu) - now_ns(measure::Clock::thread_cpu) + children_cpu_ns();
+  audit.wall_ns = now_ns(measure::Clock::wall);
+  return audit;
+}
 
 std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudit& before,
                                     const ThreadAudit& after) {

@@ -223,6 +223,21 @@ TEST(Session, AQuickRunHasThreeRounds) {
   EXPECT_EQ(events.points.at(0).variants[1].samples_ns.size(), 3u);
 }
 
+TEST(Session, AVerifiedOneIsSmallAndUntimed) {
+  CollectSession events;
+  MeasureOptions options;
+  options.run.check_only = true;
+  const Experiment<Session> experiment{.question = "How many?",
+                                       .axes     = {{"load", {150, 70}}, {"requests", {384, 500}}},
+                                       .quick    = {{"requests", {96}}},
+                                       .variants = {clerk("a", 1), clerk("b", 1)}};
+  measure_session(info_of(experiment), options, events);
+  ASSERT_EQ(events.points.size(), 2u);
+  EXPECT_EQ(events.points[0].at.to_string(), "load=150&requests=96");
+  EXPECT_EQ(events.points[1].at.to_string(), "load=70&requests=96");
+  EXPECT_FALSE(events.points[0].variants[1].time_ns);
+}
+
 TEST(Session, AnotherAnswerIsWrong) {
   const PointRecord point =
       measure_one({.question = "Is a lie noticed?",

@@ -5,24 +5,27 @@
 #include <vector>
 
 #include "comm/device_mesh.h"
-#include "comm/tcp_group.h"
-#include "mlp.h"
+#include "experiments/tcp_ranks.h"
+#include "training.h"
 
 namespace fathom::lab::device_mesh_cpu {
 namespace {
 
-std::unique_ptr<comm::Group> join(const Rank& me) {
-  auto* const port = reinterpret_cast<int64_t*>(me.shared().data());  // told by rank 0
-  if (me.rank() == 0) *port = comm::free_tcp_port();
-  me.barrier();
-  auto group = comm::join_tcp_group({.port = static_cast<int>(*port), .rank = me.rank(), .size = me.size()});
-  me.barrier();
-  return group;
-}
+struct Layer {
+  int64_t experts, hidden;  // hidden units of each expert
+  // w1 of all units, then w2 of all units: a row of kModel for each.
+  std::vector<float> weights, gradients;
+
+  int64_t units() const { return experts * hidden; }
+  const float* w1(int64_t unit) const { return &weights[static_cast<size_t>(unit * kModel)]; }
+  const float* w2(int64_t unit) const { return w1(units() + unit); }
+  float* dw1(int64_t unit) { return &gradients[static_cast<size_t>(unit * kModel)]; }
+  float* dw2(int64_t unit) { return dw1(units() + unit); }
+};
 
 struct Ranks {
   explicit Ranks(std::string_view mesh_text, const Rank& me)
-      : world(join(me)), mesh(*world, comm::parse_mesh(mesh_text).value()) {}
+      : world(join_over_tcp(me)), mesh(*world, comm::parse_mesh(mesh_text).value()) {}
   std::unique_ptr<comm::Group> world;
   comm::DeviceMesh mesh;
 };
@@ -57,7 +60,7 @@ class Replica {
     forward_dense();
     dispatch(h_, rows_);
     clear(results_);
-    forward(experts_, rows_of_expert(), rows_.data(), expert_z_.data(), results_.data());
+    mlp::forward(experts_, rows_of_expert(), rows_.data(), expert_z_.data(), results_.data());
     combine(results_, sum_);
     tp_.all_reduce(std::span(sum_));
     for (size_t i = 0; i < y_.size(); ++i) y_[i] = h_[i] + sum_[i];
@@ -66,11 +69,13 @@ class Replica {
     for (size_t i = 0; i < y_.size(); ++i) y_[i] -= target_[i];
     dispatch(y_, drows_);
     clear(results_);
-    backward(experts_, rows_of_expert(), rows_.data(), expert_z_.data(), drows_.data(), results_.data());
+    clear(experts_.gradients);
+    mlp::backward(experts_, rows_of_expert(), rows_.data(), expert_z_.data(), drows_.data(), results_.data());
     combine(results_, sum_);
     tp_.all_reduce(std::span(sum_));
     for (size_t i = 0; i < dh_.size(); ++i) dh_[i] = y_[i] + sum_[i];
-    backward(dense_, tokens_, x_.data(), z_.data(), dh_.data(), nullptr);
+    clear(dense_.gradients);
+    mlp::backward(dense_, tokens_, x_.data(), z_.data(), dh_.data(), nullptr);
 
     // Every rank of dp and ep has tokens of its own. An expert has seen those of its ep group already.
     group({"ep", "dp"}).all_reduce(std::span(dense_.gradients));
@@ -111,7 +116,7 @@ class Replica {
 
   void forward_dense() {
     clear(sum_);
-    forward(dense_, tokens_, x_.data(), z_.data(), sum_.data());
+    mlp::forward(dense_, tokens_, x_.data(), z_.data(), sum_.data());
     tp_.all_reduce(std::span(sum_));
     for (size_t i = 0; i < h_.size(); ++i) h_[i] = x_[i] + sum_[i];
   }

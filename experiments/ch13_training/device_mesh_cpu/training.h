@@ -3,7 +3,6 @@
 //   h = x + W2 f(W1 x)               256 hidden units, f(z) = relu(z)^2
 //   y = h + V2[e] f(V1[e] h)         8 experts of 128 hidden units; the token's number mod 8 is its expert
 //   loss = |y - target|^2 / 2        summed over the tokens of all ranks
-// f is smooth at 0 (So et al., 2021, arXiv 2109.08668), so that rounding cannot switch a unit's gradient on.
 //
 // Every variant is the same code (step.cpp) on another mesh of axes ep, dp and tp. With the axes in this
 // order rank r holds half r mod 2 of the hidden units and half r / 2 of the experts on every mesh, if not
@@ -16,6 +15,7 @@
 #include <string_view>
 
 #include "core/rng.h"
+#include "experiments/ch13_training/mlp.h"
 #include "lab/metric.h"
 #include "lab/problem.h"
 #include "lab/rank.h"
@@ -23,7 +23,7 @@
 namespace fathom::lab::device_mesh_cpu {
 
 inline constexpr int kRanks            = 4;
-inline constexpr int64_t kModel        = 128;
+using mlp::kModel;
 inline constexpr int64_t kHidden       = 256;  // of the dense layer
 inline constexpr int64_t kExperts      = 8;
 inline constexpr int64_t kExpertHidden = 128;

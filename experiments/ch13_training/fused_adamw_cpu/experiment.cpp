@@ -7,6 +7,9 @@
 #include "adamw.h"
 
 namespace fathom::lab::fused_adamw_cpu {
+
+using namespace adamw;
+
 namespace {
 
 // Operations on 24-bit numbers whose results are sums of terms of one size.

@@ -4,29 +4,26 @@
 //         fetches its lines
 // flops   14 n
 // limit   memory bandwidth
-// idea    baseline: a pass over memory for each operation, as an eager framework does without a fused
-// optimizer
-#include <cmath>
-
+// idea    baseline: a pass for each operation, as an eager framework makes without a fused optimizer
 #include "adamw.h"
-#define HWY_DISABLE_PCLMUL_AES  // as in fused_range.h
-#include "hwy/highway.h"
 
 namespace fathom::lab::fused_adamw_cpu {
 
+using namespace adamw;
 namespace hn = hwy::HWY_NAMESPACE;
 
 void op_by_op(const AdamW& p, Context&) {
-  const int64_t n      = p.w.size();
-  const float* const w = p.w.data();
-  const float* const m = p.m.data();
-  const float* const v = p.v.data();
-  const float* const g = p.g.data();
-  float* const new_w   = p.new_w.data();
-  float* const new_m   = p.new_m.data();
-  float* const new_v   = p.new_v.data();
-  float* const by      = p.denominator.data();
-  const float kept = p.kept(), rate = p.rate_now(), one_over_root = 1 / p.root();
+  const int64_t n       = p.w.size();
+  const float* const w  = p.w.data();
+  const float* const m  = p.m.data();
+  const float* const v  = p.v.data();
+  const float* const g  = p.g.data();
+  float* const new_w    = p.new_w.data();
+  float* const new_m    = p.new_m.data();
+  float* const new_v    = p.new_v.data();
+  float* const by       = p.denominator.data();
+  const Factors factors = p.factors();
+  const float kept = factors.kept, rate = factors.rate, one_over_root = 1 / factors.root;
 
   for (int64_t i = 0; i < n; ++i) new_w[i] = kept * w[i];                       // decay
   for (int64_t i = 0; i < n; ++i) new_m[i] = m[i] + (1 - kB1) * (g[i] - m[i]);  // lerp

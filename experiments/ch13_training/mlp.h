@@ -1,25 +1,16 @@
-// A rank's part of a layer of experts; a dense layer is one expert. Plain loops, the same on every mesh.
+// A layer y += W2 f(W1 x) with f(z) = relu(z)^2, forward and backward, in plain loops. f is smooth at 0 (So
+// et al., 2021, arXiv 2109.08668), so that rounding cannot switch a unit's gradient on.
+//
+// Layer: any type with units(), hidden (units that a row uses), w1(unit), w2(unit), dw1(unit), dw2(unit).
+// Each of the last four is a row of kModel floats.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
-#include "training.h"
+namespace fathom::lab::mlp {
 
-namespace fathom::lab::device_mesh_cpu {
-
-struct Layer {
-  int64_t experts, hidden;  // hidden units of each expert
-  // w1 of all units, then w2 of all units: a row of kModel for each.
-  std::vector<float> weights, gradients;
-
-  int64_t units() const { return experts * hidden; }
-  const float* w1(int64_t unit) const { return &weights[static_cast<size_t>(unit * kModel)]; }
-  const float* w2(int64_t unit) const { return w1(units() + unit); }
-  float* dw1(int64_t unit) { return &gradients[static_cast<size_t>(unit * kModel)]; }
-  float* dw2(int64_t unit) { return dw1(units() + unit); }
-};
+inline constexpr int64_t kModel = 128;
 
 // As many partial sums as four vectors hold, since the compiler may not reorder one sum.
 inline float dot(const float* a, const float* b) {
@@ -37,8 +28,9 @@ inline void add_scaled(float scale, const float* from, float* to) {
   for (int64_t i = 0; i < kModel; ++i) to[i] += scale * from[i];
 }
 
-// `rows` rows for each expert. y += W2 f(z), where z = relu(W1 x) is kept for the backward pass.
-inline void forward(const Layer& layer, int64_t rows, const float* x, float* z, float* y) {
+// `rows` rows for each expert; a dense layer is one expert. z = relu(W1 x) is kept for the backward pass.
+template <class Layer>
+void forward(const Layer& layer, int64_t rows, const float* x, float* z, float* y) {
   for (int64_t unit = 0; unit < layer.units(); ++unit)
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t row = unit / layer.hidden * rows + i;
@@ -48,9 +40,9 @@ inline void forward(const Layer& layer, int64_t rows, const float* x, float* z, 
     }
 }
 
-// Sets the gradients of the weights, and adds that of x where dx is not null.
-inline void backward(Layer& layer, int64_t rows, const float* x, const float* z, const float* dy, float* dx) {
-  std::fill(layer.gradients.begin(), layer.gradients.end(), 0.0f);
+// Adds the gradients of the weights, and that of x where dx is not null.
+template <class Layer>
+void backward(Layer& layer, int64_t rows, const float* x, const float* z, const float* dy, float* dx) {
   for (int64_t unit = 0; unit < layer.units(); ++unit)
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t row = unit / layer.hidden * rows + i;
@@ -62,4 +54,4 @@ inline void backward(Layer& layer, int64_t rows, const float* x, const float* z,
     }
 }
 
-}  // namespace fathom::lab::device_mesh_cpu
+}  // namespace fathom::lab::mlp

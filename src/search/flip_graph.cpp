@@ -25,6 +25,7 @@ class Walk {
         for (int j = 0; j < shape.m; ++j)
           terms_.push_back({uint64_t{1} << (i * shape.m + j), uint64_t{1} << (j * shape.p + k),
                             uint64_t{1} << (i * shape.p + k)});
+    find_pairs();
   }
 
   int rank() const { return static_cast<int>(terms_.size()); }
@@ -32,13 +33,15 @@ class Walk {
 
   // One flip, with the reductions it makes possible. False where no two products share a factor.
   bool flip() {
-    const auto pair = sharing_pair();
-    if (!pair) return false;
-    auto [i, j, shared] = *pair;
+    if (pairs_.empty()) return false;
+    auto [i, j, shared] = pairs_[below(pairs_.size())];
+    if (below(2)) std::swap(i, j);
     size_t g = (shared + 1) % 3, h = (shared + 2) % 3;
     if (below(2)) std::swap(g, h);
     terms_[i][g] ^= terms_[j][g];
     terms_[j][h] ^= terms_[i][h];
+    const bool first_reduces = update_pairs(i, g), second_reduces = update_pairs(j, h);
+    if (!first_reduces && !second_reduces) return true;
     // Whichever goes first may take the other's place, so what is left of it is looked for by value.
     const Factors second = terms_[j];
     if (reduce(i)) {
@@ -47,6 +50,7 @@ class Walk {
     } else {
       reduce(j);
     }
+    find_pairs();
     return true;
   }
 
@@ -68,6 +72,7 @@ class Walk {
       second[c] ^= x[c];
       third[a] ^= x[a];
       terms_.push_back(third);
+      find_pairs();
       return true;
     }
     return false;
@@ -82,24 +87,33 @@ class Walk {
   // Below n, by the high bits; n is small, so the bias is none that counts.
   size_t below(size_t n) { return static_cast<size_t>((next() >> 32) * n >> 32); }
 
-  // Two products with a common factor, each such pair as likely as any other.
-  std::optional<Pair> sharing_pair() {
-    const size_t r = terms_.size();
-    if (r < 2) return std::nullopt;
-    for (size_t guess = 0; guess < 16 * r; ++guess) {
-      const uint64_t bits = next();
-      const auto i        = static_cast<size_t>((bits & 0xffffff) * r >> 24),
-                 j        = static_cast<size_t>((bits >> 24 & 0xffffff) * r >> 24);
-      const auto factor   = static_cast<size_t>((bits >> 48) * 3 >> 16);
-      if (i != j && terms_[i][factor] == terms_[j][factor]) return Pair{i, j, factor};
-    }
-    std::vector<Pair> pairs;  // they are few
-    for (size_t i = 0; i < r; ++i)
-      for (size_t j = 0; j < r; ++j)
+  void find_pairs() {
+    pairs_.clear();
+    for (size_t i = 0; i < terms_.size(); ++i)
+      for (size_t j = i + 1; j < terms_.size(); ++j)
         for (size_t factor = 0; factor < 3; ++factor)
-          if (i != j && terms_[i][factor] == terms_[j][factor]) pairs.push_back({i, j, factor});
-    if (pairs.empty()) return std::nullopt;
-    return pairs[below(pairs.size())];
+          if (terms_[i][factor] == terms_[j][factor]) pairs_.push_back({i, j, factor});
+  }
+
+  // After a change of one factor of product i. True where the product can be reduced now: the factor is zero,
+  // or a product shares it and another one.
+  bool update_pairs(size_t i, size_t factor) {
+    for (size_t p = 0; p < pairs_.size();)
+      if (pairs_[p].factor == factor && (pairs_[p].i == i || pairs_[p].j == i)) {
+        pairs_[p] = pairs_.back();
+        pairs_.pop_back();
+      } else {
+        ++p;
+      }
+    const Factors& x = terms_[i];
+    bool reduces     = x[factor] == 0;
+    for (size_t j = 0; j < terms_.size(); ++j) {
+      const Factors& y = terms_[j];
+      if (j == i || x[factor] != y[factor]) continue;
+      pairs_.push_back({i, j, factor});
+      reduces |= x[(factor + 1) % 3] == y[(factor + 1) % 3] || x[(factor + 2) % 3] == y[(factor + 2) % 3];
+    }
+    return reduces;
   }
 
   void remove(size_t i) {
@@ -130,6 +144,7 @@ class Walk {
   }
 
   std::vector<Factors> terms_;
+  std::vector<Pair> pairs_;  // every two products that share a factor, as often as they share one
   uint64_t state_;
 };
 

@@ -74,7 +74,7 @@ std::vector<std::string> words_of(const std::string& text) {
 TEST(Registry, EveryLabelIsATargetOrATypedSkip) {
   const auto labels = parse_labels(labels_toml());
   ASSERT_TRUE(labels.has_value()) << labels.error().message;
-  // 63 names of the catalog, three of the field, the tour, four acts, three demonstrations, a chapter
+  // 63 names of the catalog, three of the field, the tour, four acts, three demonstrations
   EXPECT_GE(labels->size(), 75u);
   for (const TargetLabel& label : *labels) {
     const auto targets = resolve_targets({label.name}, experiments(), *labels);

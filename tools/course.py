@@ -232,7 +232,8 @@ def gpu_cards(sources):
     built = [target for target in targets if not planned(sources, target)]
     gpu = sum(experiment_of(sources, target)["backend"] == "cuda" for target in built)
     waiting = len(targets) - len(built)
-    return f"{gpu} of {len(targets)} cards need a GPU and are skipped without one, with a type and a reason; {waiting} {'is' if waiting == 1 else 'are'} not built yet."
+    to_come = f"; {waiting} {'is' if waiting == 1 else 'are'} not built yet" if waiting else ""
+    return f"{gpu} of {len(targets)} cards need a GPU and are skipped without one, with a type and a reason{to_come}."
 
 
 def page(sources):

@@ -62,7 +62,9 @@ Isa isa_of(const ExperimentInfo& experiment, const VariantInfo& variant) {
   });
   const bool needs_wider =
       std::find(variant.needs.begin(), variant.needs.end(), machine::Feature::avx512f) != variant.needs.end();
-  return has_wider && (variant.kind == Kind::library || needs_wider) ? Isa::widest : Isa::compiled;
+  // A baseline or an optimized variant that opens a library runs the library's code too.
+  const bool of_library = variant.kind == Kind::library || !variant.library.empty();
+  return has_wider && (of_library || needs_wider) ? Isa::widest : Isa::compiled;
 }
 
 std::optional<DiskLimit> disk_limit() {

@@ -76,7 +76,8 @@ std::set<fs::path> SourceHasher::files_of(const std::string& folder) {
         if (name.starts_with("engine/") && fs::exists(root_ / "src/engine") && !std::exchange(engine, true))
           add_folder(root_ / "src/engine", files);
         if (const fs::path header = root_ / "src" / name; fs::exists(header)) {
-          if (engine ? !is_harness(name) : starts_with_any(name, {"kernels/", "compile/", "model/", "load/"}))
+          if (engine ? !is_harness(name)
+                     : starts_with_any(name, {"kernels/", "compile/", "model/", "load/", "search/"}))
             add_with_implementations(header, files);
           continue;
         }

@@ -57,13 +57,13 @@ int64_t children_cpu_ns() {
   return ns(used.ru_utime) + ns(used.ru_stime);
 }
 
-// By state, not by CPU time: the kernel updates the CPU time of a running thread only at ticks, so it would
-// appear milliseconds late, in another variant's call.
-bool another_thread_runs() {
+// Of the threads other than this one, those of which is(state, flags) holds; flags are the kernel's PF_*.
+template <class Is>
+int count_other_threads(const Is& is) {
+  int count = 0;
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(opendir("/proc/self/task"), closedir);
-  if (!tasks) return false;
   const pid_t self = gettid();
-  while (const dirent* task = readdir(tasks.get())) {
+  while (const dirent* task = tasks ? readdir(tasks.get()) : nullptr) {
     const int id = std::atoi(task->d_name);
     if (id == 0 || id == self) continue;
     char path[64], text[512];
@@ -73,10 +73,26 @@ bool another_thread_runs() {
     const ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[std::max<ssize_t>(n, 0)] = 0;
-    const char* name_end          = std::strrchr(text, ')');
-    if (name_end && name_end[1] == ' ' && name_end[2] == 'R') return true;
+    const char* name_end          = std::strrchr(text, ')');  // the name may hold spaces and parentheses
+    char state;
+    unsigned flags;
+    if (name_end && std::sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2)
+      count += is(state, flags);
   }
-  return false;
+  return count;
+}
+
+// By state, not by CPU time: the kernel updates the CPU time of a running thread only at ticks, so it would
+// appear milliseconds late, in another variant's call.
+bool another_thread_runs() {
+  return count_other_threads([](char state, unsigned) { return state == 'R'; }) > 0;
+}
+
+// Linux lists a thread for a moment after it was joined, longer where the machine is busy. From before the
+// join returns it is marked as exiting, and does nothing more for its program.
+int live_threads() {
+  constexpr unsigned kExiting = 4;  // PF_EXITING in the kernel's include/linux/sched.h
+  return 1 + count_other_threads([](char, unsigned flags) { return !(flags & kExiting); });
 }
 
 using Ranks = std::span<const Problem* const>;
@@ -135,17 +151,6 @@ Caught judge_wrong_output(Problem& problem, const SeedHistory& seeds, const Chec
 // NVIDIA's compute-sanitizer works on threads of its own inside this process. Read before any variant runs.
 const bool kUnderComputeSanitizer = std::getenv("NV_SANITIZER_INJECTION_TRANSPORT_TYPE") != nullptr;
 
-// Linux lists a thread for a moment after it was joined. One that has ended uses no more CPU time.
-bool have_ended(const ThreadAudit& before, const ThreadAudit& after) {
-  constexpr int64_t kPatienceNs = 20'000'000, kWorkNs = 100'000;
-  ThreadAudit now = after;
-  while (now.threads > before.threads && now.wall_ns - after.wall_ns < kPatienceNs) {
-    std::this_thread::yield();
-    now = ThreadAudit::now();
-  }
-  return now.threads <= before.threads && now.others_cpu_ns - after.others_cpu_ns < kWorkNs;
-}
-
 }  // namespace
 
 ThreadAudit ThreadAudit::now() {
@@ -162,7 +167,7 @@ std::optional<Caught> audit_threads(const VariantInfo& variant, const ThreadAudi
                                     const ThreadAudit& after) {
   if (kUnderComputeSanitizer) return std::nullopt;
   // A library starts its pool at its first call and keeps it: Kind::library declares that.
-  if (variant.kind != Kind::library && after.threads > before.threads && !have_ended(before, after))
+  if (variant.kind != Kind::library && after.threads > before.threads && live_threads() > before.threads)
     return Caught{
         Outcome::invalid, "thread_audit",
         fmt::format("{} thread(s) were still there after the call", after.threads - before.threads)};

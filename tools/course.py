@@ -204,8 +204,16 @@ def labs_text(sources):
     return table(["technique", "labs and their variants"], rows)
 
 
+def rate_text(baseline, variant):
+    """Bytes a second, or requests where the experiment counts these."""
+    for metric, divisor, unit in (("bytes_per_s", 1e9, "GB/s"), ("requests_per_s", 1e3, "thousand requests/s")):
+        if metric in baseline["metrics"]:
+            return f"{baseline['metrics'][metric]['value'] / divisor:.3g} → {variant['metrics'][metric]['value'] / divisor:.3g} {unit}"
+    return ""
+
+
 def storage_text(sources):
-    """Bytes a second of every pair of chapter 5, at every point of its record."""
+    """The rates of every pair of chapter 5, at every point of its record."""
     rows = []
     for id, (machine, record) in sorted(sources.records.items()):
         if not id.startswith("ch05/"):
@@ -216,9 +224,8 @@ def storage_text(sources):
             for variant in records.timed(point):
                 if variant["id"] == point["baseline"] or not variant.get("ratio"):
                     continue
-                rates = [side["metrics"]["bytes_per_s"]["value"] / 1e9 for side in (baseline, variant)]
                 rows.append([id.removeprefix("ch05/"), at_text(point), f"{baseline['id']} → {variant['id']}",
-                             f"{rates[0]:.3g} → {rates[1]:.3g} GB/s",
+                             rate_text(baseline, variant),
                              interval_text(variant["ratio"]), f"{machine} {record.date}"])
     return table(["experiment", "at", "pair", "rate", "speed-up [95 %]", "recorded"], rows)
 

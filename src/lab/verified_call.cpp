@@ -91,7 +91,7 @@ bool another_thread_runs() {
 // Linux lists a thread for a moment after it was joined, longer where the machine is busy. From before the
 // join returns it is marked as exiting, and does nothing more for its program.
 int live_threads() {
-  constexpr unsigned kExiting = 4;  // PF_EXITING in the kernel's include/linux/sched.h
+  constexpr unsigned kExiting = 4;  // the kernel's PF_EXITING
   return 1 + count_other_threads([](char, unsigned flags) { return !(flags & kExiting); });
 }
 

@@ -22,7 +22,7 @@
 
 namespace fathom::lab::device_mesh_cpu {
 
-inline constexpr int kRanks            = 4;
+inline constexpr int kRanks = 4;
 using mlp::kModel;
 inline constexpr int64_t kHidden       = 256;  // of the dense layer
 inline constexpr int64_t kExperts      = 8;

@@ -258,7 +258,7 @@ TEST(Ranked, MoreGpusThanThereAreIsATypedSkip) {
 
 TEST(Ranked, HasALimitAFloorAndAPrediction) {
   Experiment<AllReduce> experiment =
-      experiment_of(2, {{"once", all_reduce, {}, "", predict::share_at_least(1e-6)},
+      experiment_of(2, {{"once", all_reduce, {}, "", predict::share_at_least(1e-12)},
                         {"often", all_reduce_slowly, {}, "", predict::ratio(1000)}});
   experiment.limit        = Limit::memory;
   const PointRecord point = measure_quick(experiment);

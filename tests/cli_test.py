@@ -471,6 +471,27 @@ class Cli(unittest.TestCase):
         below = re.findall(r"^  (\w+)", told, re.MULTILINE)
         return [list(parents), *(verb for name in below for verb in self.verbs(*parents, name))]
 
+    def test_commands_of_the_documents_exist(self):
+        """Every command of README and docs/: its verb and the names of its flags. The course has a test of its own."""
+        verbs, helps, wrong, seen = self.verbs(), {}, [], 0
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            for number, line in enumerate(page.read_text().splitlines(), 1):
+                command = re.match(r"(?:    |\$ |)(?:build/release/)?fathom ([a-z].*)", line)
+                if not command:
+                    continue
+                words = re.sub(r"'[^']*'|\"[^\"]*\"|#.*| -- .*", "", command[1]).split()
+                verb = max((verb for verb in verbs if words[:len(verb)] == verb), key=len)
+                if verb and tuple(verb) not in helps:
+                    helps[tuple(verb)] = set(re.findall(r"(?<![\w-])--?[\w-]+", self.fathom(*verb, "--help").stdout))
+                if not verb:
+                    wrong.append(f"{page.name}:{number}: no verb '{words[0]}'")
+                    continue
+                seen += 1
+                wrong += [f"{page.name}:{number}: {' '.join(verb)} has no {flag}" for flag in
+                          (word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)) if flag not in helps[tuple(verb)]]
+        self.assertEqual(wrong, [])
+        self.assertGreater(seen, 100)
+
     def test_text_fits_100_columns(self):
         verbs = self.verbs()
         self.assertGreater(len(verbs), 25)

@@ -83,7 +83,8 @@ MeasurementScope measurement_scope(const Topology& machine, const Isolation& iso
   else if (!machine.governor)
     cannot("Clock frequency: cpufreq is not readable.");
   else if (*machine.governor != "performance")
-    cannot(fmt::format("A steady clock: the governor is {}, not performance.", *machine.governor));
+    cannot(fmt::format("A steady clock: the governor is {}, not performance (tools/tune_host sets it).",
+                       *machine.governor));
 
   if (isolation.virtual_machine) {
     cannot("That the last-level cache and DRAM were ours alone: other guests of the host may use them.");

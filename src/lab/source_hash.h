@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lab/source_tokens.h"
 
@@ -15,25 +16,42 @@ namespace fathom::lab {
 
 // 16 hexadecimal digits (XXH3, 64 bits) of an experiment's sources, as the compiler sees them (tokens, see
 // lab/source_tokens.h; Python as it is): every .cpp, .h, .cu, .cuh and .py file of the folder, and what they
-// include of experiments/, src/kernels/, src/compile/, src/model/ and src/load/, each header with its
-// implementations beside it. An experiment that includes the engine has all of src/engine, with everything
-// that includes of src/. The harness itself (src/lab, src/measure, src/machine) does not count, nor do tests
-// and notes: they do not change what is measured. `folder` is relative to `root`:
+// include of experiments/, src/kernels/, src/compile/, src/model/, src/load/ and src/search/, each header
+// with its implementations beside it. An experiment that includes the engine has all of src/engine, with
+// everything that includes of src/. The harness itself (src/lab, src/measure, src/machine) does not count,
+// nor do tests and notes: they do not change what is measured. `folder` is relative to `root`:
 // "experiments/ch07_memory_access/transpose_cpu".
 std::string hash_sources(const std::filesystem::path& root, const std::string& folder);
 
-// The same for many folders: every file is read once.
+// The same for many folders: every file is read once, and every header looked for once.
 class SourceHasher {
  public:
   explicit SourceHasher(const std::filesystem::path& root);
   std::string hash(const std::string& folder);
 
  private:
-  const SourceTokens& tokens(const std::filesystem::path& file);
+  using Files = std::vector<std::string>;  // paths
+  struct Include {
+    std::string name;
+    bool of_src = false;  // of src/; else of experiments/
+    Files files;          // the header and its implementations; none where there is no such file
+  };
+  struct Source {
+    std::string text;
+    std::vector<Include> includes;
+  };
+
+  const Source& source(const std::string& file);
+  Include found(const std::string& name, const std::filesystem::path& includer);
+  const Files& with_implementations(const std::filesystem::path& header);
+  // What is in the folders, and what that includes of src/ by `counts`, and of experiments/.
+  template <class Counts>
+  std::set<std::string> closure(const std::vector<std::string>& folders, const Counts& counts);
   std::set<std::filesystem::path> files_of(const std::string& folder);
 
   std::filesystem::path root_;
-  std::map<std::filesystem::path, SourceTokens> tokens_;
+  std::map<std::string, Source> sources_;
+  std::map<std::string, Files> implementations_;
 };
 
 // As of the build; empty for a folder it does not know.

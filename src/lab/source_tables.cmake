@@ -1,5 +1,5 @@
 # Compiles into fathom_lab what lab/source_hash.h declares. The program that writes the tables is run by every build
-# (milliseconds); it touches its output only when a source, a table of experiments/ or the commit changed.
+# (a fraction of a second); it touches its output only when a source, a table of experiments/ or the commit changed.
 add_executable(write_source_tables write_source_tables.cpp source_hash.cpp source_tokens.cpp)
 target_link_libraries(write_source_tables PRIVATE fathom_flags fathom_core fmt::fmt PkgConfig::xxhash)
 set_target_properties(write_source_tables PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})

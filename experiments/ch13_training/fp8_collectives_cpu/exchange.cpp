@@ -52,7 +52,7 @@ class Ranks {
       : of_weights_(of_weights), of_gradients_(of_gradients), group_(join_over_tcp(me)) {}
 
   void exchange(const Collectives& p, uint64_t nonce) {
-    // Numbers of a scale that no product of a finite number overflows, if all are 0.
+    // 0 of what travels in bf16, and of numbers that are all 0: these need no scale.
     std::array<float, 2> most{of_weights_ == Format::fp8 ? largest(span(p.shard)) : 0,
                               of_gradients_ == Format::fp8 ? largest(span(p.gradients)) : 0};
     sent_ = 0;

@@ -3,8 +3,7 @@
 // bytes   12 n^2
 // flops   2 n^3
 // limit   FMA peak of AVX2
-// idea    the fastest of the first 60 points of the grid: what a search has when its budget ends before the
-// grid
+// idea    the fastest of the first 60 points of the grid: all that a budget reaches of it
 #include "product.h"
 
 namespace fathom::lab::tile_search {

@@ -4,8 +4,7 @@
 // flops   2 n^3
 // limit   FMA peak of AVX2
 // idea    the loops of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, ACM TOMS
-// 34(3),
-//         2008) around a register tile of 6 x 16, with sizes that are known at run time only
+//         34(3), 2008) around a register tile of 6 x 16, with sizes that are known at run time only
 #include <algorithm>
 
 #include "experiments/tile_product.h"

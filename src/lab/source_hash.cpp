@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/expect.h"
+#include "lab/source_tokens.h"
 
 namespace fathom::lab {
 namespace {

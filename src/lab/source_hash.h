@@ -10,8 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/source_tokens.h"
-
 namespace fathom::lab {
 
 // 16 hexadecimal digits (XXH3, 64 bits) of an experiment's sources, as the compiler sees them (tokens, see

@@ -1,6 +1,7 @@
 #include "comm/tcp_group.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -56,6 +57,14 @@ class TcpGroup final : public Group {
   }
 
   ~TcpGroup() override { tell_all({.kind = Control::bye}); }
+
+  void limit_sending(int64_t bytes_per_s) {
+    const auto rate = static_cast<uint64_t>(bytes_per_s);
+    for (int rank = 0; rank < size(); ++rank)
+      if (rank != this->rank())
+        FATHOM_SYSTEM(setsockopt(peer(rank).messages.native_handle(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate,
+                                 sizeof rate));
+  }
 
  private:
   struct Peer {
@@ -288,6 +297,13 @@ std::unique_ptr<Group> join_tcp_group(const Rendezvous& rendezvous, const GroupO
   const auto links =
       rendezvous.size == 1 ? std::vector<TcpLink>(1) : connect_ranks(rendezvous, options.timeout);
   return std::make_unique<TcpGroup>(rendezvous, options, links);
+}
+
+void limit_sending(Group& group, int64_t bytes_per_s) {
+  auto* const over_tcp = dynamic_cast<TcpGroup*>(&group);
+  FATHOM_EXPECT(over_tcp, "only the sockets of a group over TCP can be paced");
+  FATHOM_EXPECT(bytes_per_s > 0, "a rate is above 0 bytes a second");
+  over_tcp->limit_sending(bytes_per_s);
 }
 
 }  // namespace fathom::comm

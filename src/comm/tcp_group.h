@@ -7,6 +7,7 @@
 // There is no thread: a rank answers while it is in an operation.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,5 +35,10 @@ int free_tcp_port();
 // come within the timeout or was started for a group of another size, and SystemError where rank 0 cannot
 // listen.
 std::unique_ptr<Group> join_tcp_group(const Rendezvous& rendezvous, const GroupOptions& options = {});
+
+// From now on this rank sends at most so many bytes a second to each other rank, as over a slower network:
+// the kernel paces the sockets (SO_MAX_PACING_RATE), and no CPU is busy meanwhile. `group`: of
+// join_tcp_group(). Throws SystemError.
+void limit_sending(Group& group, int64_t bytes_per_s);
 
 }  // namespace fathom::comm

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "comm/group_checks.h"
+#include "comm/thread_group.h"
 #include "core/expect.h"
 
 namespace fathom::comm {
@@ -124,6 +125,30 @@ TEST_P(TcpGroups, RandomProgramsGiveTheSumsOfPlainLoops) {
     say("programs " + wrong);
   });
   for (const auto& rank : ranks) EXPECT_EQ(rank->line(), "programs ");
+}
+
+// A lower bound of a time, which a busy machine only lengthens.
+TEST(TcpGroup, ALimitedRankTakesAsLongAsItsRateSays) {
+  constexpr int64_t kRate = 20'000'000, kBytes = 3'000'000;
+  const Processes ranks = on_processes(2, 20s, [](Group& group, const RankProcess::Say& say) {
+    limit_sending(group, kRate);
+    std::vector<uint8_t> mine(kBytes, 7), all(2 * kBytes);
+    group.barrier();
+    const auto began = std::chrono::steady_clock::now();
+    group.all_gather<uint8_t>(mine, all);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    say(took.count() > 0.5 * kBytes / kRate && all.front() == 7 && all.back() == 7
+            ? "paced"
+            : fmt::format("{} s", took.count()));
+  });
+  for (const auto& rank : ranks) EXPECT_EQ(rank->line(), "paced");
+}
+
+TEST(TcpGroup, OnlyGroupsOverTcpAreLimited) {
+  EXPECT_THROW(limit_sending(*make_thread_groups(1).front(), 1), ContractError);
+  const auto alone = join_tcp_group(at(0, 1, 0));
+  EXPECT_THROW(limit_sending(*alone, 0), ContractError);
+  limit_sending(*alone, 1);
 }
 
 TEST(TcpGroup, AKilledRankIsNamedAtOnce) {

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "collectives.h"
+#include "experiments/ch13_training/fp8_codes.h"
 #include "experiments/tcp_ranks.h"
 
 namespace fathom::lab::fp8_collectives_cpu {
 namespace {
+
+using fp8::largest;
 
 template <class T>
 std::span<const T> span(View<const T, 1> of) {
@@ -22,28 +25,6 @@ std::span<const T> span(View<const T, 1> of) {
 template <class T>
 std::span<T> span(View<T, 1> of) {
   return {of.data(), static_cast<size_t>(of.size())};
-}
-
-template <class T>
-float largest(std::span<const T> numbers) {
-  float most = 0;
-  for (const T x : numbers) most = std::max(most, std::abs(static_cast<float>(x)));
-  return most;
-}
-
-template <class Code, class T>
-void encode(std::span<const T> numbers, float scale, std::vector<uint8_t>& codes) {
-  codes.resize(numbers.size());
-  for (size_t i = 0; i < numbers.size(); ++i) codes[i] = Code(static_cast<float>(numbers[i]) * scale).bits;
-}
-
-// The numbers of all codes: a lookup is less work than a conversion.
-template <class Code, class T>
-std::array<T, 256> decoded(float scale) {
-  std::array<T, 256> numbers;
-  for (uint32_t code = 0; code < 256; ++code)
-    numbers[code] = T(static_cast<float>(Code::from_bits(code)) / scale);
-  return numbers;
 }
 
 class Ranks {
@@ -61,11 +42,11 @@ class Ranks {
       sent_ += static_cast<int64_t>(sizeof most);
     }
     if (of_weights_ == Format::fp8)
-      gather_fp8(p, most[0] > 0 ? fp8_e4m3::max() / most[0] : 1);
+      gather_fp8(p, fp8::scale_for<fp8_e4m3>(most[0]));
     else
       gather_bf16(p);
     if (of_gradients_ == Format::fp8)
-      reduce_scatter_fp8(p, most[1] > 0 ? fp8_e5m2::max() / most[1] : 1);
+      reduce_scatter_fp8(p, fp8::scale_for<fp8_e5m2>(most[1]));
     else
       reduce_scatter_bf16(p);
 
@@ -76,6 +57,12 @@ class Ranks {
   }
 
  private:
+  template <class Code, class T>
+  void encode(std::span<const T> numbers, float scale) {
+    codes_.resize(numbers.size());
+    fp8::encode<Code>(numbers, scale, codes_.data());
+  }
+
   void gather_bf16(const Collectives& p) {
     const int64_t n = p.shard.size();
     bf16* const own = p.weights.data() + p.rank * n;
@@ -85,10 +72,10 @@ class Ranks {
   }
 
   void gather_fp8(const Collectives& p, float scale) {
-    encode<fp8_e4m3>(span(p.shard), scale, codes_);
+    encode<fp8_e4m3>(span(p.shard), scale);
     arrived_.resize(kRanks * codes_.size());
     group_->all_gather(std::span<const uint8_t>(codes_), std::span(arrived_));
-    const auto number = decoded<fp8_e4m3, bf16>(scale);
+    const auto number = fp8::decoded<fp8_e4m3, bf16>(scale);
     for (size_t i = 0; i < arrived_.size(); ++i) p.weights.data()[i] = number[arrived_[i]];
     sent_ += static_cast<int64_t>(codes_.size());
   }
@@ -102,10 +89,10 @@ class Ranks {
   }
 
   void reduce_scatter_fp8(const Collectives& p, float scale) {
-    encode<fp8_e5m2>(span(p.gradients), scale, codes_);
+    encode<fp8_e5m2>(span(p.gradients), scale);
     arrived_.resize(codes_.size());
     group_->all_to_all(std::span<const uint8_t>(codes_), std::span(arrived_));
-    const auto number = decoded<fp8_e5m2, float>(scale);
+    const auto number = fp8::decoded<fp8_e5m2, float>(scale);
     const auto n      = static_cast<size_t>(p.shard.size());
     for (size_t i = 0; i < n; ++i) p.sums.data()[i] = number[arrived_[i]] + number[arrived_[n + i]];
     sent_ += static_cast<int64_t>(n);

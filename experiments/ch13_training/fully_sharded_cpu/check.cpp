@@ -1,38 +1,11 @@
 // The reference, in double, over the tokens of all ranks and the whole model.
-#include "experiments/ch13_training/adamw.h"
+#include "experiments/ch13_training/adamw_reference.h"
 #include "experiments/ch13_training/mlp_reference.h"
 #include "training.h"
 
 namespace fathom::lab::fully_sharded_cpu {
-namespace {
 
-using mlp::Rounded, mlp::RoundedSum, mlp::Table, mlp::Whole;
-
-Sum in_fp32(Rounded a) { return {.value = a.value, .magnitude = a.error}; }
-
-// What AdamW makes of a weight, its moments and its gradient.
-struct Updated {
-  Rounded w, m, v;
-
-  Updated(double old_w, double old_m, double old_v, Rounded g) {
-    const double b1 = adamw::kB1, b2 = adamw::kB2, t = static_cast<double>(kStep);
-    RoundedSum m_sum, v_sum, w_sum;
-    m_sum.add({.value = b1}, {.value = old_m});
-    m_sum.add({.value = 1 - b1}, g);
-    m = m_sum.result();
-    v_sum.add({.value = b2}, {.value = old_v});
-    v_sum.add({.value = 1 - b2}, mlp::squared(g));
-    v                 = v_sum.result();
-    const double root = std::sqrt(1 - std::pow(b2, t)), by = std::sqrt(v.value) / root;
-    const Rounded move{m.value / by, std::hypot(m.error / by, m.value / by * v.error / (2 * v.value)) +
-                                         2 * std::abs(m.value) / by};
-    w_sum.add({.value = 1 - static_cast<double>(adamw::kRate) * adamw::kDecay}, {.value = old_w});
-    w_sum.add({.value = -adamw::kRate / (1 - std::pow(b1, t))}, move);
-    w = w_sum.result();
-  }
-};
-
-}  // namespace
+using adamw::in_fp32, mlp::RoundedSum, mlp::Table, mlp::Whole;
 
 void Training::check(Checker& checker, const AllRanks<Training>& ranks) const {
   const int64_t part = tokens(), all = part * ranks.size();
@@ -60,8 +33,8 @@ void Training::check(Checker& checker, const AllRanks<Training>& ranks) const {
     const auto at      = static_cast<size_t>(l);
     const int64_t of   = rank * kShard + unit;
     const Sum gradient = layers[at].gradient(which, of, d, h[at], dh[at + 1]);
-    return Updated(w(l, of, which, d), m(l, of, which, d), v(l, of, which, d),
-                   {gradient.value, gradient.magnitude});
+    return adamw::Updated(kStep, w(l, of, which, d), m(l, of, which, d), v(l, of, which, d),
+                          {gradient.value, gradient.magnitude});
   };
   checker.values("new_w", new_w, [&](auto... at) { return in_fp32(updated(at...).w); });
   checker.values("new_m", new_m, [&](auto... at) { return in_fp32(updated(at...).m); });

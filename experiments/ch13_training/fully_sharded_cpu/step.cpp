@@ -6,28 +6,15 @@
 #include <vector>
 
 #include "comm/device_mesh.h"
-#include "core/rng.h"
 #include "experiments/ch13_training/adamw.h"
+#include "experiments/ch13_training/mlp_checkpoint.h"
 #include "experiments/tcp_ranks.h"
 #include "training.h"
 
 namespace fathom::lab::fully_sharded_cpu {
 namespace {
 
-constexpr int64_t kUnit = 2 * kModel;  // floats of a hidden unit
-
-// A layer for mlp.h.
-struct Layer {
-  int64_t hidden;
-  const float* weights;
-  float* gradients;
-
-  int64_t units() const { return hidden; }
-  const float* w1(int64_t unit) const { return weights + unit * kUnit; }
-  const float* w2(int64_t unit) const { return w1(unit) + kModel; }
-  float* dw1(int64_t unit) const { return gradients + unit * kUnit; }
-  float* dw2(int64_t unit) const { return dw1(unit) + kModel; }
-};
+using mlp::kUnit, mlp::Layer;
 
 struct Ranks {
   Ranks(std::string_view mesh_text, const Rank& me)
@@ -198,29 +185,14 @@ class Replica {
   int64_t sent_before_ = 0;
 };
 
-// Rows of kModel from generator states that depend on nothing: the same on all ranks, in every step.
-Generate rows(uint64_t which, double lowest, double highest) {
-  return generate<float>(
-      [=](float* to, int64_t n, uint64_t) { fill_uniform(to, n, which, lowest, highest); });
-}
-
-// So small that 8 layers of squares neither vanish nor grow: variance 1 / 128 of w1, 0.1 / 128 of w2.
-Generate checkpoint() {
-  return generate<float>([](float* to, int64_t n, uint64_t) {
-    const double most[2] = {std::sqrt(3.0 / kModel), std::sqrt(0.3 / kHidden)};
-    for (int64_t row = 0; row < n / kModel; ++row)
-      fill_uniform(to + row * kModel, kModel, static_cast<uint64_t>(row), -most[row % 2], most[row % 2]);
-  });
-}
-
 }  // namespace
 
 Training::Training(const Point& at, Arena& arena, const Rank& me)
     : x(arena.input<float>({at["tokens"], kModel}, Uniform{-1, 1})),
       target(arena.input<float>({at["tokens"], kModel}, Uniform{-1, 1})),
-      w(arena.input<float>({kLayers, kHidden, 2, kModel}, checkpoint())),
-      m(arena.input<float>({kLayers, kHidden, 2, kModel}, rows(1u << 20, -1, 1))),
-      v(arena.input<float>({kLayers, kHidden, 2, kModel}, rows(1u << 21, 0.5, 2))),
+      w(arena.input<float>({kLayers, kHidden, 2, kModel}, mlp::weights_of_layers(kHidden))),
+      m(arena.input<float>({kLayers, kHidden, 2, kModel}, mlp::the_same_everywhere(1u << 20, -1, 1))),
+      v(arena.input<float>({kLayers, kHidden, 2, kModel}, mlp::the_same_everywhere(1u << 21, 0.5, 2))),
       new_w(arena.output<float>({kLayers, kShard, 2, kModel})),
       new_m(arena.output<float>({kLayers, kShard, 2, kModel})),
       new_v(arena.output<float>({kLayers, kShard, 2, kModel})),

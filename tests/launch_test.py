@@ -87,6 +87,26 @@ class Launch(unittest.TestCase):
         self.assertIn("[0] 2 ranks, processes over TCP", table.stdout)
         self.assertNotIn("[1]", table.stdout)
 
+    def test_a_plan_starts_nothing_and_says_that_it_is_modelled(self):
+        plan = self.launch("--plan", "pp2_dp1_tp4", "--shape", "llama-3-70b", "--gpu-memory", "180",
+                           "--nccl-profile", "b200x8")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        for said in ["Modelled, not measured: llama-3-70b, 70.55 billion parameters, on 8 ranks (pp2_dp1_tp4)",
+                     "export NCCL_P2P_LEVEL=NVL"]:
+            self.assertIn(said, plan.stdout)
+        self.assertRegex(plan.stdout, r"tp4 +0 1 2 3 +NVLink")
+        self.assertRegex(plan.stdout, r"pp2 +0 4 +NVLink")
+
+    def test_a_plan_that_cannot_be_is_a_usage_error(self):
+        for arguments, said in [(["--plan", "tp8", "--shape", "llama-3-70b"], "its GPU has 80.0 GB"),
+                                (["--plan", "tp4_dp2", "--domain", "4"], "tp4 crosses NVLink domains of 4 GPUs"),
+                                (["--plan", "pp3"], "layers (32) do not divide by pp (3)"),
+                                (["--plan", "dp8", "--shape", "gpt"], "there are llama-3-8b"),
+                                (["--plan", "8"], "8")]:
+            plan = self.launch(*arguments)
+            self.assertEqual((plan.returncode, plan.stdout), (5, ""), plan.stderr)
+            self.assertIn(said, plan.stderr)
+
     def test_threads_stand_in_where_nothing_was_launched(self):
         result = subprocess.run([FATHOM, "bench", "collectives", "--ranks", "4", "--num-iters", "5", "--max-bytes", "64", "--json"],
                                 capture_output=True, text=True, timeout=60)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/number_check.h"
+#include "cli/training_plan.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
@@ -140,8 +141,12 @@ int print_profiles(const LaunchFlags& flags) {
   return kExitOk;
 }
 
-int launch(const LaunchFlags& flags) {
+int launch(const LaunchFlags& flags, const TrainingPlanFlags& training) {
   if (flags.follow) return follow_launcher();
+  if (!training.mesh.empty()) {
+    fmt::print("{}", training_plan_text(training, flags.nccl_profile));
+    return kExitOk;
+  }
   if (flags.print) return print_profiles(flags);
   if (flags.command.empty())
     throw UsageError(
@@ -186,18 +191,20 @@ void add_launch(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb.add_flag("--print", flags->print,
                 "Print the NCCL profile, or all, as lines of a shell, and start nothing");
+  const auto training = add_training_plan_flags(verb);
   verb.add_flag("--follow-launcher", flags->follow)->group("");
   verb.add_option("command", flags->command, "After --: a command of fathom and its arguments");
   verb.footer(
       "    fathom launch --hosts a:4,b:4 -- bench collectives\n"
       "    fathom launch --hosts a:4,b:4 --node-rank 1 -- bench collectives   # on b, without ssh\n"
       "    eval \"$(fathom launch --nccl-profile hopper --print)\"\n"
+      "    fathom launch --plan pp2_dp1_tp4 --shape llama-3-70b --gpu-memory 180 --nccl-profile b200x8\n"
       "Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and\n"
       "MASTER_PORT in its environment, as with torchrun. Its lines are printed with [rank] before them,\n"
       "signals are passed on to all, and where one rank fails the others are ended and its exit code is\n"
       "that of launch. Other hosts need the same build of fathom, at the same path or on their PATH, and\n"
       "the folder. FATHOM_*, NCCL_*, CUDA_* and OMP_* go with the ranks; -x adds more.");
-  verb.callback([flags, &exit_code] { exit_code = launch(*flags); });
+  verb.callback([flags, training, &exit_code] { exit_code = launch(*flags, *training); });
 }
 
 }  // namespace fathom::cli

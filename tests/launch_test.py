@@ -88,11 +88,11 @@ class Launch(unittest.TestCase):
         self.assertNotIn("[1]", table.stdout)
 
     def test_a_plan_starts_nothing_and_says_that_it_is_modelled(self):
-        plan = self.launch("--plan", "pp2_dp1_tp4", "--shape", "llama-3-70b", "--gpu-memory", "180",
+        plan = self.launch("--plan", "pp2_dp1_tp4", "--shape", "llama-3-70b", "--sequence", "2048", "--gpu-memory", "180",
                            "--nccl-profile", "b200x8")
         self.assertEqual(plan.returncode, 0, plan.stderr)
         for said in ["Modelled, not measured: llama-3-70b, 70.55 billion parameters, on 8 ranks (pp2_dp1_tp4)",
-                     "export NCCL_P2P_LEVEL=NVL"]:
+                     "export NCCL_P2P_LEVEL='NVL'"]:
             self.assertIn(said, plan.stdout)
         self.assertRegex(plan.stdout, r"tp4 +0 1 2 3 +NVLink")
         self.assertRegex(plan.stdout, r"pp2 +0 4 +NVLink")

@@ -198,7 +198,7 @@ void add_launch(CLI::App& app, int& exit_code) {
       "    fathom launch --hosts a:4,b:4 -- bench collectives\n"
       "    fathom launch --hosts a:4,b:4 --node-rank 1 -- bench collectives   # on b, without ssh\n"
       "    eval \"$(fathom launch --nccl-profile hopper --print)\"\n"
-      "    fathom launch --plan pp2_dp1_tp4 --shape llama-3-70b --gpu-memory 180 --nccl-profile b200x8\n"
+      "    fathom launch --plan dp2_tp4 --shape llama-3-8b --nccl-profile b200x8\n"
       "Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and\n"
       "MASTER_PORT in its environment, as with torchrun. Its lines are printed with [rank] before them,\n"
       "signals are passed on to all, and where one rank fails the others are ended and its exit code is\n"

@@ -101,7 +101,7 @@ std::string training_plan_text(const TrainingPlanFlags& flags, const std::string
   text += to_text(axes_table(plan)) + "\n" + to_text(ranks_table(plan, run.domain)) + "\n" +
           to_text(memory_table(plan, run.gpu_bytes)) + "\n";
   text += wrapped(
-      fmt::format("A step is {} micro-batches of {} x {} tokens for each pipeline, {:.3g} Tflop for "
+      fmt::format("A step is {} micro-batches of {} x {} tokens for each pipeline, {:.0f} Tflop for "
                   "each rank; a pipeline stage idles {:.0f} % of its time.",
                   plan.micro_batches, run.micro_batch, run.sequence, plan.flops * 1e-12, 100 * plan.bubble));
   if (nccl_profile.empty()) return text;

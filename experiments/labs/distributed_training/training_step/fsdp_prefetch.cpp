@@ -3,8 +3,8 @@
 // kept    as fsdp, and one more layer of weights and of gradients: 0.25 W
 // sent    1.44 W
 // flops   as fsdp
-// limit   FMA peak of a core; of the link, the first gather, the last scatter and what compute is too short
-// for idea    the next layer is gathered, and the last one's gradients scattered, while this one computes
+// limit   FMA peak of a core; of the link, the first gather, the last scatter, what takes longer than compute
+// idea    the next layer is gathered, and the last one's gradients scattered, while this one computes
 #include "training.h"
 
 namespace fathom::lab::distributed_training {

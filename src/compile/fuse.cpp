@@ -32,15 +32,28 @@ class Fuser {
     }
   }
 
+  // A fusion may make another one possible that was refused before it. Most often that is one of the same
+  // group, so these are tried again at once; the others in another pass. There are few passes, so that the
+  // time for a stack of layers grows about as their number.
   void grow() {
     for (bool grown = true; grown;) {
       grown = false;
       plan_.refusals.clear();
-      for (const Pair& pair : pairs())
-        if (fused(pair)) {
-          grown = true;
-          break;
+      const std::vector<Pair> all = pairs();
+      for (size_t i = 0; i < all.size();) {
+        if (is_one_group(all[i]) || !fused(all[i])) {
+          ++i;
+          continue;
         }
+        grown               = true;
+        const int group     = group_of(all[i].reader);
+        const auto fused_in = all.begin() + static_cast<int64_t>(i);
+        const auto again    = std::find_if(all.begin(), fused_in, [&](const Pair& pair) {
+          return !is_one_group(pair) && (group_of(pair.producer) == group ||
+                                         (is_kernel(pair.reader) && group_of(pair.reader) == group));
+        });
+        i                   = static_cast<size_t>(again - all.begin());
+      }
     }
   }
 
@@ -67,6 +80,9 @@ class Fuser {
     return id != kCaller && plan_.roles[static_cast<size_t>(id)] == Role::kernel;
   }
   const std::set<int>& readers(int id) const { return readers_[static_cast<size_t>(id)]; }
+  bool is_one_group(const Pair& pair) const {
+    return is_kernel(pair.reader) && group_of(pair.producer) == group_of(pair.reader);
+  }
   int group_of(int id) const { return group_of_[static_cast<size_t>(id)]; }
 
   bool is_stored(int id, const std::vector<int>& nodes) const {
@@ -188,8 +204,10 @@ class Fuser {
         add_groups_after(reader, after);  // an alias
   }
 
-  // Whether a third group must run after one and before the other.
+  // Whether a third group must run after one and before the other. Operands come first, so that no way to the
+  // reader leads through a group whose nodes all come after its last.
   bool passes_outside(int producer, int reader) const {
+    const auto nodes = [&](int group) -> const auto& { return groups_[static_cast<size_t>(group)].nodes; };
     std::vector<int> open;
     std::set<int> seen;
     for (const int group : groups_after(producer))
@@ -198,7 +216,7 @@ class Fuser {
       const int group = open.back();
       open.pop_back();
       if (group == reader) return true;
-      if (!seen.insert(group).second) continue;
+      if (nodes(group).front() > nodes(reader).back() || !seen.insert(group).second) continue;
       for (const int next : groups_after(group)) open.push_back(next);
     }
     return false;

@@ -6,14 +6,15 @@
 #include "core/expect.h"
 #include "core/thread_pool.h"
 #include "kernels/gemm/linear.h"
+#include "measure/clock.h"
 
 namespace fathom::compile {
 namespace {
 
-// Rows of a matmul that its tape finishes before the next: 256 KiB of results stay in L2.
-int64_t rows_of_chunk(int64_t columns) {
-  constexpr int64_t kRowBlock = 48, kNumbers = 65536;  // linear_cpu works on 48 rows at once
-  return std::max<int64_t>(kNumbers / std::max<int64_t>(columns, 1) / kRowBlock, 1) * kRowBlock;
+// Rows of a matmul that its tape finishes before the next.
+int64_t rows_of_chunk(int64_t columns, const Schedule& schedule) {
+  constexpr int64_t kRowBlock = 48;  // linear_cpu works on as many at once
+  return std::max<int64_t>(schedule.chunk / std::max<int64_t>(columns, 1) / kRowBlock, 1) * kRowBlock;
 }
 
 int64_t bytes_in_memory(const Type& type, std::span<const int64_t> symbols) {
@@ -69,13 +70,35 @@ void write_pad(const Node& node, const Type& operand, std::span<const int64_t> s
 
 }  // namespace
 
-Executable::Executable(Graph graph, Plan plan) : graph_(std::move(graph)), plan_(std::move(plan)) {
+Executable::Executable(Graph graph, Plan plan, Scheduler scheduler)
+    : graph_(std::move(graph)),
+      plan_(std::move(plan)),
+      scheduler_(std::move(scheduler)),
+      schedules_(plan_.groups.size()) {
   output_.assign(graph_.nodes.size(), -1);
   inputs_ = graph_.inputs();
   for (size_t o = graph_.outputs.size(); o-- > 0;)
     output_[static_cast<size_t>(graph_.outputs[o].node)] = static_cast<int>(o);
   for (int id = 0; id < graph_.size(); ++id)
     if (plan_.stored[static_cast<size_t>(id)] && output_[static_cast<size_t>(id)] < 0) in_slab_.push_back(id);
+}
+
+void Executable::set_schedules(Schedules schedules) {
+  FATHOM_EXPECT(schedules.size() == plan_.groups.size(), "a schedule for each launch");
+  scheduler_ = nullptr;
+  schedules_ = std::move(schedules);
+  bound_.reset();
+}
+
+const Schedules& Executable::scheduled(std::span<const int64_t> symbols, ThreadPool& pool) {
+  std::vector<int64_t> at;
+  for (const int64_t symbol : symbols) at.push_back(bucket(symbol));
+  at.push_back(pool.threads());
+  const auto known = scheduled_.find(at);
+  if (known != scheduled_.end()) return known->second;
+  Schedules schedules = scheduler_(graph_, plan_, symbols, pool);
+  FATHOM_EXPECT(schedules.size() == plan_.groups.size(), "a schedule for each launch");
+  return scheduled_.emplace(std::move(at), std::move(schedules)).first->second;
 }
 
 int64_t Executable::extent(int node, size_t axis, std::span<const int64_t> symbols) const {
@@ -117,7 +140,9 @@ std::unique_ptr<Executable::Bound> Executable::bind(std::span<const int64_t> sym
     bound->at[static_cast<size_t>(in_slab_[i])] = bound->memory.data() + bound->slab.offsets[i];
 
   int64_t scratch = 0, operand = 0, result = 0, matmul = 0;
-  for (const Group& group : plan_.groups) {
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    const Group& group       = plan_.groups[g];
+    const Schedule& schedule = schedules_[g];
     Launch launch;
     if (group.tape) launch.leaves.resize(group.tape->leaves.size());
     if (group.matmul >= 0) {
@@ -125,17 +150,18 @@ std::unique_ptr<Executable::Bound> Executable::bind(std::span<const int64_t> sym
       const int64_t depth = extent(x, 1, symbols), columns = extent(group.matmul, 1, symbols);
       const bool converted = graph_[x].type.dtype == DType::bf16;
       launch.rows          = extent(x, 0, symbols);
-      launch.chunk         = group.tape || converted
-                                 ? std::min(rows_of_chunk(std::max(columns, converted ? depth : 0)), launch.rows)
-                                 : launch.rows;
+      launch.chunk =
+          group.tape || converted
+              ? std::min(rows_of_chunk(std::max(columns, converted ? depth : 0), schedule), launch.rows)
+              : launch.rows;
       if (converted) operand = std::max(operand, launch.chunk * depth);
       if (group.tape) result = std::max(result, launch.chunk * columns);
       matmul = std::max(matmul, kernels::linear_cpu_scratch_bytes(launch.chunk, depth, threads));
-      if (group.tape) launch.tape.emplace(graph_, *group.tape, symbols, launch.chunk);
+      if (group.tape) launch.tape.emplace(graph_, *group.tape, symbols, schedule.block, launch.chunk);
       if (group.tape && launch.chunk > 0 && launch.rows % launch.chunk)
-        launch.last_tape.emplace(graph_, *group.tape, symbols, launch.rows % launch.chunk);
+        launch.last_tape.emplace(graph_, *group.tape, symbols, schedule.block, launch.rows % launch.chunk);
     } else if (group.tape) {
-      launch.tape.emplace(graph_, *group.tape, symbols);
+      launch.tape.emplace(graph_, *group.tape, symbols, schedule.block);
     }
     for (const auto* tape : {&launch.tape, &launch.last_tape})
       if (*tape) scratch = std::max(scratch, (*tape)->scratch_floats(threads));
@@ -182,13 +208,33 @@ void Executable::run_matmul(const Group& group, Launch& launch, ThreadPool& pool
   }
 }
 
+void Executable::run_launch(size_t g, ThreadPool& pool) {
+  const Group& group = plan_.groups[g];
+  Launch& launch     = bound_->launches[g];
+  const auto memory  = [&](int id) {
+    return bound_->at[static_cast<size_t>(base_of(graph_, plan_.roles, id))];
+  };
+  if (group.matmul >= 0) return run_matmul(group, launch, pool);
+  if (group.tape) {
+    for (size_t l = 0; l < launch.leaves.size(); ++l) launch.leaves[l] = memory(group.tape->leaves[l].node);
+    return launch.tape->run(launch.leaves, bound_->scratch.data(), pool);
+  }
+  const int id     = group.nodes[0];
+  const Node& node = graph_[id];
+  if (node.op == Op::iota) return write_iota(node.type, node.attributes.axes[0], bound_->symbols, memory(id));
+  const int operand = node.operands[0];
+  write_pad(node, graph_[operand].type, bound_->symbols, memory(operand), memory(id), pool);
+}
+
 void Executable::run(std::span<const int64_t> symbols, std::span<const void* const> inputs,
-                     std::span<void* const> outputs, ThreadPool& pool) {
+                     std::span<void* const> outputs, ThreadPool& pool, std::span<int64_t> launch_ns) {
   FATHOM_EXPECT(inputs.size() == inputs_.size() && outputs.size() == graph_.outputs.size() &&
                     symbols.size() == graph_.symbols.size(),
                 "a pointer for each input and output, a value for each symbol");
-  if (!bound_ || bound_->threads != pool.threads() || !std::ranges::equal(bound_->symbols, symbols))
+  if (!bound_ || bound_->threads != pool.threads() || !std::ranges::equal(bound_->symbols, symbols)) {
+    if (scheduler_) schedules_ = scheduled(symbols, pool);
     bound_ = bind(symbols, pool.threads());
+  }
   std::vector<std::byte*>& at = bound_->at;
   // Inputs are only read; leaves of tapes are one kind of pointer.
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -198,25 +244,14 @@ void Executable::run(std::span<const int64_t> symbols, std::span<const void* con
       at[id] = static_cast<std::byte*>(outputs[static_cast<size_t>(output_[id])]);
 
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
-    const Group& group = plan_.groups[g];
-    Launch& launch     = bound_->launches[g];
-    if (group.matmul >= 0) {
-      run_matmul(group, launch, pool);
-    } else if (!group.tape) {
-      const auto id    = static_cast<size_t>(group.nodes[0]);
-      const Node& node = graph_.nodes[id];
-      if (node.op == Op::iota) {
-        write_iota(node.type, node.attributes.axes[0], symbols, at[id]);
-      } else {
-        const int operand = node.operands[0];
-        write_pad(node, graph_[operand].type, symbols,
-                  at[static_cast<size_t>(base_of(graph_, plan_.roles, operand))], at[id], pool);
-      }
-    } else {
-      for (size_t l = 0; l < launch.leaves.size(); ++l)
-        launch.leaves[l] = at[static_cast<size_t>(base_of(graph_, plan_.roles, group.tape->leaves[l].node))];
-      launch.tape->run(launch.leaves, bound_->scratch.data(), pool);
+    ThreadPool& threads = schedules_[g].threads ? pool : caller_;
+    if (launch_ns.empty()) {
+      run_launch(g, threads);
+      continue;
     }
+    const int64_t begin = measure::now_ns(measure::Clock::wall);
+    run_launch(g, threads);
+    launch_ns[g] = measure::now_ns(measure::Clock::wall) - begin;
   }
   // Outputs that are inputs, the same node twice, or another node's memory under another shape.
   for (size_t o = 0; o < outputs.size(); ++o) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,20 +12,26 @@
 
 #include "compile/fuse.h"
 #include "compile/memory.h"
+#include "compile/schedule.h"
 #include "compile/tape_cpu.h"
 #include "core/buffer.h"
+#include "core/thread_pool.h"
 
 namespace fathom::compile {
 
 class Executable {
  public:
-  // The graph is verified.
-  Executable(Graph graph, Plan plan);
+  // The graph is verified. No scheduler: every launch has the default schedule.
+  Executable(Graph graph, Plan plan, Scheduler scheduler = {});
 
   // Tensors are row-major: inputs in the order of graph().inputs(), outputs in that of graph().outputs, which
-  // overlap neither inputs nor each other.
+  // overlap neither inputs nor each other. launch_ns: gets each launch's time, where it is not empty.
   void run(std::span<const int64_t> symbols, std::span<const void* const> inputs,
-           std::span<void* const> outputs, ThreadPool& pool);
+           std::span<void* const> outputs, ThreadPool& pool, std::span<int64_t> launch_ns = {});
+
+  // In place of the scheduler's from now on, at any extents.
+  void set_schedules(Schedules schedules);
+  const Schedules& schedules() const { return schedules_; }  // of the last call
 
   const Graph& graph() const { return graph_; }
   const Plan& plan() const { return plan_; }
@@ -53,6 +60,8 @@ class Executable {
 
   std::vector<Lifetime> lifetimes(std::span<const int64_t> symbols) const;
   std::unique_ptr<Bound> bind(std::span<const int64_t> symbols, int threads) const;
+  const Schedules& scheduled(std::span<const int64_t> symbols, ThreadPool& pool);
+  void run_launch(size_t launch, ThreadPool& pool);
   void run_matmul(const Group& group, Launch& launch, ThreadPool& pool);
   int64_t extent(int node, size_t axis, std::span<const int64_t> symbols) const;
 
@@ -61,6 +70,10 @@ class Executable {
   std::vector<int> in_slab_;  // nodes
   std::vector<int> output_;   // of each node: the first output that it is, or -1
   std::vector<int> inputs_;
+  Scheduler scheduler_;
+  std::map<std::vector<int64_t>, Schedules> scheduled_;  // by buckets of the symbols and threads
+  Schedules schedules_;
+  ThreadPool caller_{1};  // for launches that are not shared
   std::unique_ptr<Bound> bound_;
 };
 

@@ -75,9 +75,20 @@ std::string explain(const Function& function) {
       fmt::format("{}: {} calls, {} entries\n", function.name(), function.calls(), function.entries().size());
   for (size_t e = 0; e < function.entries().size(); ++e) {
     const Function::Entry& entry = function.entries()[e];
-    text += fmt::format("  entry {}: {} launches, {} later calls; compiled because of {}\n", e + 1,
-                        entry.executable->plan().groups.size(), entry.hits, entry.because);
+    const Piecewise& program     = *entry.executable;
+    text += fmt::format(
+        "  entry {}: {} launches{}, {} later calls; compiled because of {}\n", e + 1, program.launches(),
+        program.parts().size() == 1 ? ""
+                                    : fmt::format(" of {} pieces, {} of them different",
+                                                  program.parts().size(), program.executables()),
+        entry.hits, entry.because);
     for (const std::string& guard : guards(entry)) text += "    " + guard + "\n";
+  }
+  for (size_t s = 0; s < function.segments().size(); ++s) {
+    const Function::Segment& segment = function.segments()[s];
+    text += fmt::format("  graph {} of the last call: {} launches; {}\n", s + 1,
+                        segment.executable->plan().groups.size(),
+                        segment.because.empty() ? "the end of the trace" : "a break at " + segment.because);
   }
   return text;
 }

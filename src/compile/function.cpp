@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 
-#include "compile/canonical.h"
 #include "core/expect.h"
 
 namespace fathom::compile {
@@ -88,8 +87,22 @@ bool overlap(const Array& a, const Array& b) {
   return begin(a) < end(b) && begin(b) < end(a);
 }
 
-void expect_outputs(const Graph& graph, std::span<const int64_t> symbols, const std::vector<Array>& inputs,
-                    const std::vector<Array>& outputs) {
+Options with_cache(Options options) {
+  if (!options.cache) options.cache = std::make_shared<CompileCache>();
+  return options;
+}
+
+}  // namespace
+
+bool Array::row_major() const {
+  int64_t stride = 1;
+  for (size_t axis = strides.size(); axis-- > 0; stride *= extents[axis])
+    if (extents[axis] != 1 && strides[axis] != stride) return false;
+  return true;
+}
+
+void Function::expect_outputs(const Graph& graph, std::span<const int64_t> symbols,
+                              const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   FATHOM_EXPECT(outputs.size() == graph.outputs.size(),
                 fmt::format("{} has {} outputs, and {} arrays are given", graph.name, graph.outputs.size(),
                             outputs.size()));
@@ -112,20 +125,11 @@ void expect_outputs(const Graph& graph, std::span<const int64_t> symbols, const 
   }
 }
 
-}  // namespace
-
-bool Array::row_major() const {
-  int64_t stride = 1;
-  for (size_t axis = strides.size(); axis-- > 0; stride *= extents[axis])
-    if (extents[axis] != 1 && strides[axis] != stride) return false;
-  return true;
-}
-
 Function::Function(std::string name, Trace trace, Options options)
-    : name_(std::move(name)), trace_(std::move(trace)), options_(options) {}
+    : name_(std::move(name)), trace_(std::move(trace)), options_(with_cache(std::move(options))) {}
 
 Function::Function(Graph graph, Options options)
-    : name_(graph.name), graph_(std::move(graph)), options_(options) {
+    : name_(graph.name), graph_(std::move(graph)), options_(with_cache(std::move(options))) {
   expect_verified(graph_, "the program");
 }
 
@@ -140,8 +144,8 @@ void Function::note_values(const std::vector<Array>& inputs) {
         seen_[i][axis].second |= seen_[i][axis].first != inputs[i].extents[axis];
 }
 
-Graph Function::captured(const std::vector<Array>& inputs) const {
-  Program program(name_);
+std::vector<Tensor> Function::traced_inputs(Program& program, const std::vector<Array>& inputs,
+                                            std::vector<int64_t>& symbol_values) const {
   std::map<int64_t, Extent> symbols;
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -153,13 +157,22 @@ Graph Function::captured(const std::vector<Array>& inputs) const {
         continue;
       }
       auto found = symbols.find(value);
-      if (found == symbols.end())
+      if (found == symbols.end()) {
         found = symbols.emplace(value, program.symbol({.name = fmt::format("s{}", symbols.size()), .min = 2}))
                     .first;
+        symbol_values.push_back(value);
+      }
       shape.push_back(found->second);
     }
     tensors.push_back(program.input(fmt::format("in{}", i), shape, inputs[i].dtype));
   }
+  return tensors;
+}
+
+Graph Function::captured(const std::vector<Array>& inputs) const {
+  Program program(name_);
+  std::vector<int64_t> ignored;
+  const std::vector<Tensor> tensors = traced_inputs(program, inputs, ignored);
   trace_(program, tensors);
   return program.graph();
 }
@@ -211,10 +224,9 @@ Function::Entry& Function::entry_for(const std::vector<Array>& inputs, std::vect
   }
   Graph graph = trace_ ? captured(inputs) : specialised(inputs);
   raise_minimum(graph);
-  graph     = canonical(graph);
-  Plan plan = options_.fuse ? fuse(graph) : unfused(graph);
   Entry entry{.because    = because,
-              .executable = std::make_unique<Executable>(std::move(graph), std::move(plan))};
+              .executable = std::make_unique<Piecewise>(std::move(graph), *options_.cache, options_.regions,
+                                                        options_.fuse)};
   for (const Array& input : inputs) entry.row_major.push_back(input.row_major());
   const auto broken = broken_guard(entry.executable->graph(), inputs, symbols);
   FATHOM_EXPECT(!broken,
@@ -232,26 +244,30 @@ void Function::run(const std::vector<Array>& inputs, const std::vector<Array>& o
             (input.strides.empty() || input.strides.size() == input.extents.size()),
         fmt::format("{}: an input {} is not aligned to its numbers, or its strides are not one an axis",
                     name_, shown(input)));
+  if (options_.breaks == Breaks::segment && trace_) return run_segments(inputs, outputs, pool);
   std::vector<int64_t> symbols;
   Entry& entry = entry_for(inputs, symbols);
   expect_outputs(entry.executable->graph(), symbols, inputs, outputs);
-
-  std::vector<const void*> from;
   std::vector<void*> to;
-  entry.packed.resize(inputs.size());
+  for (const Array& output : outputs) to.push_back(output.data);
+  entry.executable->run(symbols, row_major(inputs), to, pool);
+}
+
+// Where the inputs lie in rows: what is not row-major is packed.
+std::vector<const void*> Function::row_major(const std::vector<Array>& inputs) {
+  std::vector<const void*> from;
+  packed_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     from.push_back(inputs[i].data);
-    if (entry.row_major[i]) continue;
-    if (entry.packed[i].size() < bytes_of(inputs[i]))
-      entry.packed[i] = Buffer<std::byte>(bytes_of(inputs[i]));
+    if (inputs[i].row_major()) continue;
+    if (packed_[i].size() < bytes_of(inputs[i])) packed_[i] = Buffer<std::byte>(bytes_of(inputs[i]));
     if (inputs[i].dtype == DType::bf16)
-      pack(inputs[i], inputs[i].strides, reinterpret_cast<bf16*>(entry.packed[i].data()));
+      pack(inputs[i], inputs[i].strides, reinterpret_cast<bf16*>(packed_[i].data()));
     else
-      pack(inputs[i], inputs[i].strides, reinterpret_cast<float*>(entry.packed[i].data()));
-    from.back() = entry.packed[i].data();
+      pack(inputs[i], inputs[i].strides, reinterpret_cast<float*>(packed_[i].data()));
+    from.back() = packed_[i].data();
   }
-  for (const Array& output : outputs) to.push_back(output.data);
-  entry.executable->run(symbols, from, to, pool);
+  return from;
 }
 
 std::vector<std::string> breaks_of(const std::string& name, const Trace& trace,

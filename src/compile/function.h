@@ -13,10 +13,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "compile/executable.h"
+#include "compile/piecewise.h"
 #include "compile/tensor.h"
 
 namespace fathom::compile {
@@ -32,10 +33,24 @@ struct Array {
 
 using Trace = std::function<void(Program& program, const std::vector<Tensor>& inputs)>;
 
+// What becomes of a trace that reads a value on the host.
+enum class Breaks {
+  error,  // GraphBreak, with the place and the cure
+  // What was written down is run, and the trace goes on with the value: the rest is another graph. The trace
+  // is called at every call, because the host's code may go another way. Graphs are found again by their
+  // content.
+  segment,
+};
+
 struct Options {
   bool fuse          = true;  // false: eager, a launch for each kernel
   bool symbols       = true;  // false: extents stay constants, and every shape is compiled
-  size_t max_entries = 8;     // one more is an error that names the guards
+  bool regions       = true;  // false: a program's regions are compiled as a part of it
+  Breaks breaks      = Breaks::error;
+  size_t max_entries = 8;  // one more is an error that names the guards
+  // Of compiled pieces, which functions may share; none: one of its own. Functions that share it run on one
+  // thread at a time.
+  std::shared_ptr<CompileCache> cache = {};
 };
 
 class Function {
@@ -43,9 +58,13 @@ class Function {
   struct Entry {
     std::string because;          // the first guard of the entry before it that failed
     std::vector<bool> row_major;  // of each input; others are packed before a run
-    std::unique_ptr<Executable> executable;
-    int64_t hits                          = 0;
-    std::vector<Buffer<std::byte>> packed = {};
+    std::unique_ptr<Piecewise> executable;
+    int64_t hits = 0;
+  };
+  // A graph of the last call that was cut at breaks.
+  struct Segment {
+    std::string because;  // the break that ends it; empty: the trace's end
+    std::shared_ptr<Executable> executable;
   };
 
   // Captured anew for each entry.
@@ -60,10 +79,20 @@ class Function {
   const std::string& name() const { return name_; }
   const std::vector<Entry>& entries() const { return entries_; }
   int64_t calls() const { return calls_; }
+  const CompileCache& cache() const { return *options_.cache; }
+  const std::vector<Segment>& segments() const { return segments_; }  // none without Breaks::segment
 
  private:
+  class SegmentedCall;
+
+  std::vector<const void*> row_major(const std::vector<Array>& inputs);
   Entry& entry_for(const std::vector<Array>& inputs, std::vector<int64_t>& symbols);
+  static void expect_outputs(const Graph& graph, std::span<const int64_t> symbols,
+                             const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  std::vector<Tensor> traced_inputs(Program& program, const std::vector<Array>& inputs,
+                                    std::vector<int64_t>& symbol_values) const;
   Graph captured(const std::vector<Array>& inputs) const;
+  void run_segments(const std::vector<Array>& inputs, const std::vector<Array>& outputs, ThreadPool& pool);
   Graph specialised(const std::vector<Array>& inputs) const;
   void note_values(const std::vector<Array>& inputs);
 
@@ -74,6 +103,9 @@ class Function {
   std::vector<Entry> entries_;
   size_t last_   = 0;  // the entry of the last call
   int64_t calls_ = 0;
+  std::vector<Segment> segments_;
+  int64_t compiled_segments_ = 0;
+  std::vector<Buffer<std::byte>> packed_;  // of inputs that are not row-major
   // Of each input and axis: the first value, and whether there was another.
   std::vector<std::vector<std::pair<int64_t, bool>>> seen_;
 };

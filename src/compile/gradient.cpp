@@ -117,7 +117,9 @@ const Rule kRules[] = {
 
 class Gradient {
  public:
-  explicit Gradient(const Graph& forward) : forward_(forward), capture_{.graph = forward} {}
+  explicit Gradient(const Graph& forward) : forward_(forward), capture_{.graph = forward} {
+    capture_.graph.regions.clear();  // the halves are fused together
+  }
 
   Graph run(const std::string& output, const std::vector<std::string>& inputs) {
     const int y = output_called(output);

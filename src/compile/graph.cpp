@@ -97,6 +97,13 @@ Status verify(const Graph& graph) {
     if (output.name.empty() || !names.insert(output.name).second)
       return Error{fmt::format("two inputs or outputs are called '{}'; rename one", output.name)};
   }
+  int end = 0;
+  for (const Region& region : graph.regions) {
+    if (region.begin < end || region.end <= region.begin || region.end > graph.size())
+      return Error{fmt::format("region %{}..%{} is empty, lies over the one before it, or beyond the program",
+                               region.begin, region.end - 1)};
+    end = region.end;
+  }
   return Ok{};
 }
 

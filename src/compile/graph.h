@@ -34,11 +34,19 @@ struct Output {
   int node = 0;
 };
 
+// Nodes [begin, end) that are compiled apart: a block of a model (compile/piece.h).
+struct Region {
+  int begin = 0, end = 0;
+
+  bool operator==(const Region&) const = default;
+};
+
 struct Graph {
   std::string name;
   std::vector<Symbol> symbols;
   std::vector<Node> nodes;
   std::vector<Output> outputs;
+  std::vector<Region> regions;  // ascending; passes that number nodes anew drop them
 
   const Node& operator[](int node) const { return nodes[static_cast<size_t>(node)]; }
   int size() const { return static_cast<int>(nodes.size()); }

@@ -6,10 +6,12 @@
 #include "core/thread_pool.h"
 
 namespace fathom::compile {
+namespace {
 
-std::map<std::string, Numbers> run(Executable& executable, std::span<const int64_t> symbols,
-                                   const std::map<std::string, Numbers>& inputs, ThreadPool& pool) {
-  const Graph& graph = executable.graph();
+template <class Compiled>
+std::map<std::string, Numbers> run_numbers(Compiled& program, std::span<const int64_t> symbols,
+                                           const std::map<std::string, Numbers>& inputs, ThreadPool& pool) {
+  const Graph& graph = program.graph();
   std::vector<Buffer<float>> memory;  // of any dtype
   std::vector<const void*> from;
   std::vector<void*> to;
@@ -28,7 +30,7 @@ std::map<std::string, Numbers> run(Executable& executable, std::span<const int64
     std::fill_n(memory.back().data(), memory.back().size(), NAN);
     to.push_back(memory.back().data());
   }
-  executable.run(symbols, from, to, pool);
+  program.run(symbols, from, to, pool);
   std::map<std::string, Numbers> outputs;
   for (size_t o = 0; o < to.size(); ++o) {
     const Type& type = graph[graph.outputs[o].node].type;
@@ -38,6 +40,18 @@ std::map<std::string, Numbers> run(Executable& executable, std::span<const int64
                                                   : static_cast<const float*>(to[o])[i]);
   }
   return outputs;
+}
+
+}  // namespace
+
+std::map<std::string, Numbers> run(Executable& program, std::span<const int64_t> symbols,
+                                   const std::map<std::string, Numbers>& inputs, ThreadPool& pool) {
+  return run_numbers(program, symbols, inputs, pool);
+}
+
+std::map<std::string, Numbers> run(Piecewise& program, std::span<const int64_t> symbols,
+                                   const std::map<std::string, Numbers>& inputs, ThreadPool& pool) {
+  return run_numbers(program, symbols, inputs, pool);
 }
 
 }  // namespace fathom::compile

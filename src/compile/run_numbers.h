@@ -5,13 +5,16 @@
 #include <span>
 #include <string>
 
-#include "compile/executable.h"
 #include "compile/interpret.h"
+#include "compile/piecewise.h"
 
 namespace fathom::compile {
 
-// What the executable makes of these inputs. Outputs begin as NaN, so that what is not written is seen.
-std::map<std::string, Numbers> run(Executable& executable, std::span<const int64_t> symbols,
+// What the program makes of these inputs, by the names of its graph. Outputs begin as NaN, so that what is
+// not written is seen.
+std::map<std::string, Numbers> run(Executable& program, std::span<const int64_t> symbols,
+                                   const std::map<std::string, Numbers>& inputs, ThreadPool& pool);
+std::map<std::string, Numbers> run(Piecewise& program, std::span<const int64_t> symbols,
                                    const std::map<std::string, Numbers>& inputs, ThreadPool& pool);
 
 }  // namespace fathom::compile

@@ -208,7 +208,7 @@ void TapeCpu::run_cell(Cell& cell, bool first) const {
     for (size_t i = begin; first && i < end; ++i)
       if (is_shared(code_[i])) step(i);
     const int64_t columns_end = cell.first_column + cell.all_columns;
-    const int64_t block       = cell.rows == 1 ? kBlock : cell.all_columns;
+    const int64_t block       = cell.rows == 1 ? block_ : cell.all_columns;
     do {
       cell.columns = std::min(block, columns_end - cell.column);
       for (size_t i = begin; i < end;) i = is_shared(code_[i]) ? i + 1 : step(i);

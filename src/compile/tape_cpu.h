@@ -1,5 +1,5 @@
-// A tape on the CPU: block after block of 4 KiB, each chain of instructions over a whole block, so that what
-// passes between instructions stays in registers or in L1. Threads share the rows.
+// A tape on the CPU: block after block of 1 to 16 KiB, each chain of instructions over a whole block, so that
+// what passes between instructions stays in registers or in L1. Threads share the rows.
 //
 // A row that is reduced is walked once before the reduction and once after it, each time in blocks: walk w
 // has the instructions that need the results of w reductions, one after another. A value that is needed in a
@@ -24,11 +24,13 @@ namespace fathom::compile {
 // A tape at extents: strides, blocks and where each value lies are settled; memory comes with a run.
 class TapeCpu {
  public:
-  static constexpr int64_t kBlock = 1024;  // numbers
+  // Numbers of a row that are summed at once, whatever the block: the order of a sum is always the same.
+  static constexpr int64_t kSummed = 1024;
 
-  // first_extent: of the space's first axis in place of the tape's own, for some of its rows; -1: all of
-  // them.
-  TapeCpu(const Graph& graph, const Tape& tape, std::span<const int64_t> symbols, int64_t first_extent = -1);
+  // block: numbers, in one row or several. first_extent: of the space's first axis in place of the tape's
+  // own, for some of its rows; -1: all of them.
+  TapeCpu(const Graph& graph, const Tape& tape, std::span<const int64_t> symbols, int64_t block,
+          int64_t first_extent = -1);
 
   int64_t scratch_floats(int threads) const { return threads * scratch_; }
   // Bytes between the leaf's elements at neighbours along the space's first axis.
@@ -96,6 +98,7 @@ class TapeCpu {
   int64_t row_stride(const Bound& value, const Cell& cell) const;
   void write_operand(int value, bool per_row, const Cell& cell, BlockOperand& operand) const;
 
+  const int64_t block_;      // numbers of a row that are worked on at once
   std::vector<Bound> code_;  // by walk; in a walk what is once for each row comes first
   int walks_ = 1;
   std::vector<float> constants_;  // by instruction

@@ -67,12 +67,15 @@ std::vector<int> walks_of(const std::vector<Instruction>& code) {
 
 }  // namespace
 
-TapeCpu::TapeCpu(const Graph& graph, const Tape& tape, std::span<const int64_t> symbols, int64_t first_extent)
-    : reduces_(tape.reduces) {
+TapeCpu::TapeCpu(const Graph& graph, const Tape& tape, std::span<const int64_t> symbols, int64_t block,
+                 int64_t first_extent)
+    : block_(tape.reduces ? kSummed : block), reduces_(tape.reduces) {
   order_by_walk(tape.code);
   bind_leaves(graph, tape, symbols, first_extent);
-  cell_columns_ = reduces_ ? columns_ : std::min(columns_, kBlock);
-  cell_rows_ = std::clamp<int64_t>(kBlock / std::max<int64_t>(columns_, 1), 1, std::max<int64_t>(rows_, 1));
+  cell_columns_ = reduces_ ? columns_ : std::min(columns_, block_);
+  cell_rows_    = columns_ > block_ ? 1
+                                    : std::clamp<int64_t>(block / std::max<int64_t>(columns_, 1), 1,
+                                                       std::max<int64_t>(rows_, 1));
   locate_in_leaves();
   find_chains();
   locate_values();
@@ -218,6 +221,7 @@ void TapeCpu::locate_values() {
     scratch_ += (floats + 15) / 16 * 16;
     return offset;
   };
+  const int64_t of_block = cell_rows_ * std::min(columns_, block_);
   std::vector<int64_t> free_blocks;
   for (size_t i = 0; i < code_.size(); ++i) {
     Bound& bound = code_[i];
@@ -244,7 +248,7 @@ void TapeCpu::locate_values() {
     if (code_[last_use[i]].walk > bound.walk) {
       bound.at = {Location::Where::whole_row, -1, take(cell_rows_ * columns_)};
     } else if (free_blocks.empty()) {
-      bound.at = {Location::Where::block, -1, take(kBlock)};
+      bound.at = {Location::Where::block, -1, take(of_block)};
     } else {
       bound.at = {Location::Where::block, -1, free_blocks.back()};
       free_blocks.pop_back();

@@ -97,17 +97,34 @@ Place Here::place() const {
   return {slash ? slash + 1 : file, line};
 }
 
+Tensor::Tensor(Capture* capture, int node) : capture_(capture), node_(node) {
+  if (!capture || !capture->reader || node < 0) return;
+  const auto n = static_cast<size_t>(node);
+  capture->handles.resize(std::max(capture->handles.size(), n + 1));
+  handle_ = capture->handles[n].lock();
+  if (!handle_) capture->handles[n] = handle_ = std::make_shared<const int>(node);
+}
+
 Tensor Tensor::to(DType dtype, const Here& here) const {
   return dtype == this->dtype() ? *this : add_node(*this, Op::cast, {dtype, shape()}, {}, here);
 }
 
 float Tensor::item(const Here& here) const {
-  const Graph& graph  = capture_->graph;
+  const Graph& graph = capture_->graph;
+  const std::string because =
+      fmt::format("{}: the host reads a value of {}", here.place().text(), describe(graph, node_));
+  if (capture_->reader) {
+    FATHOM_EXPECT(product(type().shape).is(1),
+                  fmt::format("{}, of {}: item() is for one number", because, text(shape(), graph.symbols)));
+    return capture_->reader(node_, because);
+  }
   std::string message = fmt::format(
-      "{}: the host reads a value of {}, which exists only in a run, so the graph of '{}' breaks here. "
-      "Keep the value in the graph (min, max and arithmetic on tensors), or make it an output and "
-      "a second program of what follows",
-      here.place().text(), describe(graph, node_), graph.name);
+      "{}, which exists only in a run, so the graph of '{}' breaks here. Keep the value in the graph (min, "
+      "max "
+      "and arithmetic on tensors), make it an output and a second program of what follows, or let the trace "
+      "go "
+      "on (Breaks::segment)",
+      because, graph.name);
   if (!capture_->collects_breaks) throw GraphBreak(message);
   capture_->breaks.push_back(std::move(message));
   return 1;
@@ -206,6 +223,17 @@ Tensor matmul(const Tensor& x, const Tensor& w, const Here& here) {
 
 Program::Program(std::string name, bool collects_breaks) : capture_{.collects_breaks = collects_breaks} {
   capture_.graph.name = std::move(name);
+}
+
+Program::RegionMark::RegionMark(Capture& capture)
+    : capture_(capture), begin_(capture.in_region ? -1 : capture.graph.size()) {
+  capture_.in_region = true;
+}
+
+Program::RegionMark::~RegionMark() {
+  if (begin_ < 0) return;
+  capture_.in_region = false;
+  if (begin_ < capture_.graph.size()) capture_.graph.regions.push_back({begin_, capture_.graph.size()});
 }
 
 Extent Program::symbol(const Symbol& symbol) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -34,24 +35,36 @@ struct Here {
   Place place() const;  // the file without its folders
 };
 
+// Gives a node's only number, at a break whose place and cause the text says.
+using Reader = std::function<float(int node, const std::string& because)>;
+
 // What a trace writes.
 struct Capture {
   Graph graph;
-  bool collects_breaks = false;
-  std::vector<std::string> breaks;  // messages, where they are collected
+  bool collects_breaks            = false;
+  std::vector<std::string> breaks = {};  // messages, where they are collected
+  bool in_region                  = false;
+  Reader reader                   = {};  // where the trace goes on after a break
+  // Of each node, what its Tensors share: gone where no later expression can read it. Kept with a reader.
+  std::vector<std::weak_ptr<const int>> handles = {};
+
+  bool lives(int node) const {
+    return node < static_cast<int>(handles.size()) && !handles[static_cast<size_t>(node)].expired();
+  }
 };
 
 class Tensor {
  public:
-  Tensor(Capture* capture, int node) : capture_(capture), node_(node) {}
+  Tensor(Capture* capture, int node);
 
   DType dtype() const { return type().dtype; }
   const Shape& shape() const { return type().shape; }
   int64_t rank() const { return static_cast<int64_t>(shape().size()); }
   Tensor to(DType dtype, const Here& here = {}) const;
 
-  // The graph breaks here: throws GraphBreak, with the place and the cure. Where breaks are collected it is
-  // noted, and the trace goes on with 1.
+  // The graph breaks here: throws GraphBreak, with the place and the cure. Where the trace is one of
+  // segments, what was written down is run, and it goes on with the number. Where breaks are collected this
+  // one is noted, and the trace goes on with 1.
   float item(const Here& here = {}) const;
 
   Capture& capture() const { return *capture_; }
@@ -62,6 +75,7 @@ class Tensor {
 
   Capture* capture_;
   int node_;
+  std::shared_ptr<const int> handle_;  // with a reader
 };
 
 // An operand of an expression, and the place of the expression: operators cannot take a default argument.
@@ -131,11 +145,34 @@ class Program {
   Tensor iota(Shape shape, int64_t axis, DType dtype = DType::fp32, const Here& here = {});
   void output(const std::string& name, const Tensor& tensor);
 
+  // Calls f, and what it writes down is a region: a block of a model, compiled once with all that are equal.
+  //   for (const Mlp& w : layers) x = p.region([&] { return mlp(x, w); });
+  // A region within another is a part of that.
+  template <class F>
+  auto region(F&& f) {
+    const RegionMark mark(capture_);
+    return f();
+  }
+
   // Verified: throws ContractError where names collide or symbols admit no value.
   const Graph& graph() const;
   const std::vector<std::string>& breaks() const { return capture_.breaks; }
+  // Before the first tensor: the trace goes on after breaks.
+  void read_breaks_with(Reader reader) { capture_.reader = std::move(reader); }
+  const Capture& capture() const { return capture_; }
 
  private:
+  class RegionMark {
+   public:
+    explicit RegionMark(Capture& capture);
+    RegionMark(const RegionMark&) = delete;
+    ~RegionMark();
+
+   private:
+    Capture& capture_;
+    const int begin_;  // -1: within another
+  };
+
   Capture capture_;
 };
 

@@ -126,6 +126,8 @@ class Parser {
       read_symbol(line);
     else if (line.take("output"))
       read_output(line);
+    else if (line.take("region"))
+      read_region(line);
     else
       read_node(line, number);
     if (!line.done()) line.fail("the end of the line");
@@ -146,6 +148,17 @@ class Parser {
     std::string name = line.quoted();
     line.expect("%");
     graph_.outputs.push_back({std::move(name), line.number<int>()});
+  }
+
+  void read_region(Line& line) {
+    line.expect("%");
+    const int first = line.number<int>();
+    line.expect("..");
+    line.expect("%");
+    const int last = line.number<int>();
+    if (last >= graph_.size())
+      throw Unreadable{fmt::format("%{} stands below; a region follows its nodes", last)};
+    graph_.regions.push_back({first, last + 1});
   }
 
   void read_node(Line& line, int number) {
@@ -226,6 +239,8 @@ std::string print(const Graph& graph) {
     if (!node.place.file.empty()) line = fmt::format("{:<59} @ {}", line, node.place.text());
     text += line + "\n";
   }
+  for (const Region& region : graph.regions)
+    text += fmt::format("region %{}..%{}\n", region.begin, region.end - 1);
   for (const Output& output : graph.outputs)
     text += fmt::format("output \"{}\" %{}\n", output.name, output.node);
   return text;

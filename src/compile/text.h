@@ -5,6 +5,7 @@
 //   %0 = input "x" fp32[T, 256]                     @ text_test.cpp:21
 //   %1 = mul %0 %0 fp32[T, 256]
 //   %2 = sum %1 axes=[1] fp32[T]
+//   region %1..%2
 //   output "y" %2
 //
 // A type is a dtype and extents; a line's place follows @; # begins a comment. What print() writes, parse()

@@ -236,6 +236,21 @@ class Cli(unittest.TestCase):
             self.assertRegex(result.stderr, message)
             self.assertEqual(result.stdout, "")
 
+    def test_compile_tunes_and_keeps_what_it_found(self):
+        env = {"XDG_CACHE_HOME": str(pathlib.Path(self.folder.name, "tuned"))}
+        self.assertIn(": 0 tuned programs", self.fathom("compile", "cache", env=env).stdout)
+        tuned = self.fathom("compile", "tune", "gated_norm", "--at", "T=5", "--seconds", "0.1", "--threads", "1", env=env)
+        self.assertEqual(tuned.returncode, 0, tuned.stderr)
+        self.assertRegex(tuned.stdout, r"gated_norm at T = 5, 1 thread: tried \d of 5 candidates")
+        kept = pathlib.Path(re.search("kept in (.*)", tuned.stdout).group(1))
+        listed = self.fathom("compile", "cache", env=env).stdout
+        self.assertIn(": 1 tuned program", listed)
+        self.assertRegex(listed, kept.name + r"\n    gated_norm, extents up to 8, 1 thread: ")
+        kept.write_text(kept.read_text()[:200])
+        self.assertIn("not used: it is damaged", self.fathom("compile", "cache", env=env).stdout)
+        self.assertIn("deleted 1 file", self.fathom("compile", "cache", "--clear", env=env).stdout)
+        self.assertFalse(kept.exists())
+
     def test_json_to_stdout_is_json_and_nothing_else(self):
         result, _ = self.run_once("ch08:accumulators", "--json")
         self.assertEqual(json.loads(result.stdout)["schema"], "fathom.results/1")

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/compile_tune.h"
 #include "cli/table.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
@@ -30,6 +31,9 @@ struct CompileFlags {
   std::vector<std::string> at;
   std::string stage = "canonical";
   std::string gradient;  // an output; empty: the program as it is
+  int threads    = 0;    // all
+  double seconds = 2;
+  bool clear     = false;
 };
 
 std::string names_of_programs() {
@@ -111,6 +115,11 @@ void show(const CompileFlags& flags) {
   fmt::print("{}", compile::print(graph));
 }
 
+void tune(const CompileFlags& flags) {
+  const compile::Graph graph = compile::canonical(graph_of(flags));
+  tune_program(graph, symbols_of(graph, flags.at), flags.threads, flags.seconds);
+}
+
 }  // namespace
 
 void add_compile(CLI::App& app, int& exit_code) {
@@ -136,6 +145,19 @@ void add_compile(CLI::App& app, int& exit_code) {
   add("show", "The program as text, which a file.ir may hold", show)
       .add_option("--stage", flags->stage, "captured: as it was written down; canonical: what is fused")
       ->check(CLI::IsMember({"captured", "canonical"}));
+
+  CLI::App& tuning = add("tune", "Time how its launches may run, and keep the fastest for later runs", tune);
+  tuning.add_option("--at", flags->at, "Values of symbols, e.g. --at T=64; near 1024 otherwise");
+  tuning.add_option("--threads", flags->threads, "Threads to tune for; all by default")
+      ->check(CLI::Range(1, 4096));
+  tuning.add_option("--seconds", flags->seconds, "How long to search")->check(CLI::Range(0.0, 3600.0));
+
+  CLI::App& cache = *verb.add_subcommand("cache", "What tune has kept on this machine");
+  cache.add_flag("--clear", flags->clear, "Delete it");
+  cache.callback([flags, &exit_code] {
+    flags->clear ? clear_tune_cache() : show_tune_cache();
+    exit_code = kExitOk;
+  });
 }
 
 }  // namespace fathom::cli

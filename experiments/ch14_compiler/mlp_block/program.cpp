@@ -22,8 +22,8 @@ Launch<Block> launch_of(compile::Plan (*plan)(const compile::Graph&)) {
   const auto executable      = std::make_shared<compile::Executable>(graph, plan(graph));
   return [executable](const Block& block, Context& context) {
     const std::array<int64_t, 1> symbols{block.x.extent(0)};
-    const std::array<const void*, 5> inputs{block.x.data(), block.norm.data(), block.up.data(),
-                                            block.up_bias.data(), block.down.data()};
+    const std::array<const void*, 5> inputs{block.x.data(), block.w.norm.data(), block.w.up.data(),
+                                            block.w.up_bias.data(), block.w.down.data()};
     const std::array<void*, 1> outputs{block.out.data()};
     executable->run(symbols, inputs, outputs, context.pool);
   };

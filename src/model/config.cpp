@@ -319,6 +319,46 @@ Result<Config> read_config(const std::filesystem::path& file) {
   return parse_config(text, file.string());
 }
 
+std::optional<std::string> first_difference(const Config& config, const Config& wanted) {
+  std::optional<std::string> found;
+  const auto compare = [&](const char* name, const auto& is, const auto& other) {
+    if (!found && is != other) found = fmt::format("'{}' is {}, not {}", name, is, other);
+  };
+  const Config &c = config, &w = wanted;
+  compare("num_hidden_layers", c.num_hidden_layers, w.num_hidden_layers);
+  compare("num_local_experts", c.num_local_experts, w.num_local_experts);
+  compare("num_experts_per_tok", c.num_experts_per_tok, w.num_experts_per_tok);
+  compare("hidden_size", c.hidden_size, w.hidden_size);
+  compare("intermediate_size", c.intermediate_size, w.intermediate_size);
+  compare("vocab_size", c.vocab_size, w.vocab_size);
+  compare("head_dim", c.head_dim, w.head_dim);
+  compare("num_attention_heads", c.num_attention_heads, w.num_attention_heads);
+  compare("num_key_value_heads", c.num_key_value_heads, w.num_key_value_heads);
+  compare("sliding_window", c.sliding_window, w.sliding_window);
+  compare("max_position_embeddings", c.max_position_embeddings, w.max_position_embeddings);
+  compare("rms_norm_eps", c.rms_norm_eps, w.rms_norm_eps);
+  compare("swiglu_limit", c.swiglu_limit, w.swiglu_limit);
+  compare("swiglu_alpha", c.swiglu_alpha, w.swiglu_alpha);
+  compare("rope_theta", c.rope.theta, w.rope.theta);
+  compare("rope_scaling.factor", c.rope.factor, w.rope.factor);
+  compare("rope_scaling.beta_fast", c.rope.beta_fast, w.rope.beta_fast);
+  compare("rope_scaling.beta_slow", c.rope.beta_slow, w.rope.beta_slow);
+  compare("rope_scaling.original_max_position_embeddings", c.rope.original_context, w.rope.original_context);
+  compare("rope_scaling.truncate", c.rope.truncate, w.rope.truncate);
+  const auto compare_types = [&](const char* which, bool packed, bool other, const char* format) {
+    if (!found && packed != other)
+      found = fmt::format("its {} are {}, not {}", which, packed ? format : "BF16", other ? format : "BF16");
+  };
+  compare_types("experts", c.mxfp4_experts, w.mxfp4_experts, "MXFP4");
+  compare_types("dense weights", c.int8_dense, w.int8_dense, "int8");
+  const auto kind = [](Attention layer) {
+    return std::string_view(layer == Attention::full ? "full_attention" : "sliding_attention");
+  };
+  for (size_t l = 0; !found && l < c.layers.size(); ++l)
+    compare(fmt::format("layer_types[{}]", l).c_str(), kind(c.layers[l]), kind(w.layers[l]));
+  return found;
+}
+
 Footprint footprint(const Config& c) {
   constexpr int64_t kBf16Bytes = 2;
   const int64_t H = c.hidden_size, I = c.intermediate_size, E = c.num_local_experts;

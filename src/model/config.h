@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,10 @@ struct Config {
 
 Result<Config> read_config(const std::filesystem::path& file);
 Result<Config> parse_config(std::string_view text, const std::string& file);  // `file` is for messages
+
+// The first difference in what the forward pass reads of a config, "'hidden_size' is 64, not 32"; none where
+// weights of one fit the other. Tokens that end an answer do not count.
+std::optional<std::string> first_difference(const Config& config, const Config& wanted);
 
 // Sizes of a checkpoint with experts, attention and (un)embedding in the config's formats, the rest in BF16.
 // "Read" counts what a decode step of one token reads: attention, router, the token's experts and the

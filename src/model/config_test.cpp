@@ -232,5 +232,22 @@ TEST(Config, SurvivesMutations) {
   }
 }
 
+TEST(Config, SaysWhatDiffers) {
+  const Config served   = parsed(tiny_config());
+  Json other            = tiny_config();
+  other["eos_token_id"] = 7;
+  EXPECT_FALSE(first_difference(parsed(other), served));
+  other["hidden_size"] = 128;
+  EXPECT_EQ(first_difference(parsed(other), served), "'hidden_size' is 128, not 64");
+  other                   = tiny_config();
+  other["layer_types"][1] = "sliding_attention";
+  EXPECT_EQ(first_difference(parsed(other), served),
+            "'layer_types[1]' is sliding_attention, not full_attention");
+  other = tiny_config();
+  other.erase("quantization_config");
+  EXPECT_EQ(first_difference(parsed(other), served), "its experts are BF16, not MXFP4");
+  EXPECT_EQ(first_difference(served, parsed(other)), "its experts are MXFP4, not BF16");
+}
+
 }  // namespace
 }  // namespace fathom::model

@@ -6,7 +6,6 @@
 
 #include "core/expect.h"
 #include "core/thread_pool.h"
-#include "model/contiguous_experts.h"
 #include "model/yarn.h"
 
 namespace fathom::model {
@@ -14,24 +13,13 @@ namespace {
 
 using kernels::Output;
 
-Buffer<float> as_floats(const NormWeights& weights) {
-  return std::visit(
-      [](const auto& w) {
-        Buffer<float> floats(w.extent(0));
-        for (int64_t i = 0; i < w.extent(0); ++i) floats.data()[i] = static_cast<float>(w(i));
-        return floats;
-      },
-      weights);
-}
-
 }  // namespace
 
 GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int64_t max_rows,
                int64_t max_logit_rows, ThreadPool& threads)
     : config_(config),
-      weights_(weights),
+      processed_(config, weights, threads),
       ops_(ops),
-      norm_(as_floats(weights.norm)),
       max_rows_(max_rows),
       max_logit_rows_(max_logit_rows) {
   const int64_t T = max_rows, H = config.hidden_size, Dh = config.head_dim;
@@ -65,25 +53,6 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
   frequencies_               = Buffer<float>(Dh / 2);
   std::copy(rope.inv_freq.begin(), rope.inv_freq.end(), frequencies_.data());
   concentration_ = rope.concentration;
-
-  for (const LayerWeights& w : weights.layers) {
-    Layer& layer = layers_.emplace_back();
-    layer        = {.weights   = &w,
-                    .attn_norm = as_floats(w.attn_norm),
-                    .mlp_norm  = as_floats(w.mlp_norm),
-                    .experts   = {.mlp1      = w.mlp1,
-                                  .mlp1_bias = w.mlp1_bias,
-                                  .mlp2      = w.mlp2,
-                                  .mlp2_bias = w.mlp2_bias,
-                                  .limit     = static_cast<float>(config.swiglu_limit),
-                                  .alpha     = static_cast<float>(config.swiglu_alpha)}};
-    for (kernels::ExpertMatrices* matrices : {&layer.experts.mlp1, &layer.experts.mlp2}) {
-      auto* plain = std::get_if<View<const bf16, 3>>(matrices);
-      if (!plain || plain->contiguous()) continue;
-      layer.transposed.push_back(contiguous_experts(*plain, threads));
-      *plain = layer.transposed.back().as({plain->extent(0), plain->extent(1), plain->extent(2)});
-    }
-  }
 }
 
 int64_t GptOss::workspace_bytes() const {
@@ -91,9 +60,7 @@ int64_t GptOss::workspace_bytes() const {
   for (const Buffer<float>* buffer : {&x_, &normed_, &q_, &k_, &v_, &attended_, &rope_table_, &router_logits_,
                                       &expert_weights_, &gathered_, &logit_pieces_, &features_})
     bytes += buffer->size() * int64_t{sizeof(float)};
-  for (const Layer& layer : layers_)
-    for (const Buffer<bf16>& copy : layer.transposed) bytes += copy.size() * int64_t{sizeof(bf16)};
-  return bytes;
+  return bytes + processed_.copied_bytes();
 }
 
 void GptOss::forward(const Batch& batch, const KvCache& kv) {
@@ -103,10 +70,10 @@ void GptOss::forward(const Batch& batch, const KvCache& kv) {
   const auto x           = x_.as({T, config_.hidden_size});
   const auto table       = rope_table_.as({T, config_.head_dim});
   const auto frequencies = View<const float, 1>(frequencies_.view());
-  ops_.embedding(batch.tokens, weights_.embedding, x, on_);
+  ops_.embedding(batch.tokens, processed_.weights.embedding, x, on_);
   ops_.rope_table(batch.rows.positions, frequencies, concentration_, table, on_);
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    attention(layers_[l], config_.layers[l], batch, kv.layer(static_cast<int64_t>(l)));
+  for (size_t l = 0; l < processed_.layers.size(); ++l) {
+    attention(l, batch, kv.layer(static_cast<int64_t>(l)));
     mlp(l, batch.rows.positions);
     const int64_t H = config_.hidden_size, taps = static_cast<int64_t>(taps_.size());
     for (int64_t t = 0; t < taps; ++t)
@@ -122,23 +89,23 @@ void GptOss::tap(const std::vector<int64_t>& layers) {
 }
 
 // x += W_o attention(norm(x)) + b_o
-void GptOss::attention(const Layer& layer, Attention kind, const Batch& batch, const kernels::KvPages& kv) {
+void GptOss::attention(size_t l, const Batch& batch, const kernels::KvPages& kv) {
   const int64_t T = batch.tokens.extent(0), H = config_.hidden_size, Dh = config_.head_dim;
   const int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
-  const LayerWeights& w = *layer.weights;
+  const LayerWeights& w = processed_.weights.layers[l];
   const auto x = x_.as({T, H}), normed = normed_.as({T, H});
   const auto q = q_.as({T, heads, Dh}), k = k_.as({T, kv_heads, Dh}), v = v_.as({T, kv_heads, Dh});
   const auto attended = attended_.as({T, heads, Dh});
   const auto table    = rope_table_.as({T, Dh});
 
-  ops_.rmsnorm(x, layer.attn_norm.view(), config_.rms_norm_eps, normed, on_);
+  ops_.rmsnorm(x, processed_.layers[l].attn_norm.view(), config_.rms_norm_eps, normed, on_);
   ops_.linear(normed, w.q, w.q_bias, Output::overwrite, q_.as({T, heads * Dh}), on_);
   ops_.linear(normed, w.k, w.k_bias, Output::overwrite, k_.as({T, kv_heads * Dh}), on_);
   ops_.linear(normed, w.v, w.v_bias, Output::overwrite, v_.as({T, kv_heads * Dh}), on_);
   ops_.rope(q, table, on_);
   ops_.rope(k, table, on_);
 
-  const bool sliding         = kind == Attention::sliding;
+  const bool sliding         = config_.layers[l] == Attention::sliding;
   kernels::SequenceRows rows = batch.rows;
   if (sliding) rows.pages = batch.window_pages;
   (sliding ? ops_.window_kv_store : ops_.kv_store)(k, v, rows, kv, on_);
@@ -150,10 +117,10 @@ void GptOss::attention(const Layer& layer, Attention kind, const Batch& batch, c
 
 // x += experts(norm(x))
 void GptOss::mlp(size_t l, View<const int32_t, 1> positions) {
-  const Layer& layer = layers_[l];
+  const ProcessedWeights::Layer& layer = processed_.layers[l];
   const int64_t T = positions.extent(0), H = config_.hidden_size, E = config_.num_local_experts,
                 top_k   = config_.num_experts_per_tok;
-  const LayerWeights& w = *layer.weights;
+  const LayerWeights& w = processed_.weights.layers[l];
   const auto x = x_.as({T, H}), normed = normed_.as({T, H});
   const auto router_logits = router_logits_.as({T, E});
   const auto ids           = expert_ids_.as({T, top_k});
@@ -171,7 +138,7 @@ void GptOss::mlp(size_t l, View<const int32_t, 1> positions) {
 // among its weights.
 void GptOss::keep_own_experts(int64_t layer, View<int32_t, 2> ids, View<const int32_t, 1> positions) {
   const int64_t E = config_.num_local_experts, here = E / expert_ranks_;
-  const int64_t me   = table_ ? rank_in_table_ : weights_.first_expert / here;
+  const int64_t me   = table_ ? rank_in_table_ : processed_.weights.first_expert / here;
   int64_t* load      = expert_load_.data() + layer * E;
   int64_t* rank_load = rank_load_.data() + layer * expert_ranks_;
   for (int64_t t = 0; t < ids.extent(0); ++t) {
@@ -183,8 +150,8 @@ void GptOss::keep_own_experts(int64_t layer, View<int32_t, 2> ids, View<const in
     for (size_t k = 0; k < token.size(); ++k) {
       ++load[token[k]];
       ++rank_load[rank_of_[k]];
-      token[k] =
-          rank_of_[k] == me ? token[k] - static_cast<int32_t>(weights_.first_expert) : kernels::kNoExpert;
+      token[k] = rank_of_[k] == me ? token[k] - static_cast<int32_t>(processed_.weights.first_expert)
+                                   : kernels::kNoExpert;
     }
   }
 }
@@ -196,13 +163,22 @@ void GptOss::count_ranks(int64_t ranks) {
 }
 
 void GptOss::place_experts(std::shared_ptr<const ExpertTable> table, int64_t rank) {
-  FATHOM_EXPECT(table->experts() == weights_.layers.front().mlp1_bias.extent(0) &&
+  FATHOM_EXPECT(table->experts() == processed_.weights.layers.front().mlp1_bias.extent(0) &&
                     table->experts() == config_.num_local_experts &&
                     table->layers() == config_.num_hidden_layers && rank >= 0 && rank < table->ranks(),
                 "a table places all experts of all layers, whose weights every rank has");
   if (table->ranks() != expert_ranks_) count_ranks(table->ranks());
   table_         = std::move(table);
   rank_in_table_ = rank;
+}
+
+void GptOss::swap(ProcessedWeights& weights) {
+  FATHOM_EXPECT(weights.layers.size() == processed_.layers.size() &&
+                    weights.weights.first_expert == processed_.weights.first_expert &&
+                    weights.weights.layers.front().mlp1_bias.extent(0) ==
+                        processed_.weights.layers.front().mlp1_bias.extent(0),
+                "weights are swapped with those of the same part of the same model");
+  std::swap(weights, processed_);
 }
 
 void GptOss::join(comm::Group* group) {
@@ -222,10 +198,12 @@ void GptOss::all_reduce(View<float, 2> x) const {
 
 // Every rank has the logits of its part of the vocabulary.
 void GptOss::all_gather_logits(View<const float, 2> rows, View<float, 2> logits) {
-  const int64_t R = rows.extent(0), part = kernels::rows_of(weights_.unembedding), N = group_->size();
+  const int64_t R = rows.extent(0), part = kernels::rows_of(processed_.weights.unembedding),
+                N   = group_->size();
   const auto pieces = logit_pieces_.as({N, R, part});
   const std::span mine(&pieces(group_->rank(), 0, 0), static_cast<size_t>(R * part));
-  ops_.linear(rows, weights_.unembedding, {}, Output::overwrite, View<float, 2>(mine.data(), {R, part}), on_);
+  ops_.linear(rows, processed_.weights.unembedding, {}, Output::overwrite,
+              View<float, 2>(mine.data(), {R, part}), on_);
   group_->all_gather(std::span<const float>(mine),
                      std::span(pieces.data(), static_cast<size_t>(pieces.size())));
   for (int64_t r = 0; r < R; ++r)
@@ -240,9 +218,9 @@ void GptOss::logits(View<const int32_t, 1> rows, View<float, 2> logits) {
     FATHOM_EXPECT(rows(r) >= 0 && rows(r) < rows_, "logits are wanted of a row that the batch did not have");
     std::copy_n(x_.data() + rows(r) * H, H, &gathered(r, 0));
   }
-  ops_.rmsnorm(gathered, norm_.view(), config_.rms_norm_eps, gathered, on_);
+  ops_.rmsnorm(gathered, processed_.norm.view(), config_.rms_norm_eps, gathered, on_);
   if (group_) return all_gather_logits(gathered, logits);
-  ops_.linear(gathered, weights_.unembedding, {}, Output::overwrite, logits, on_);
+  ops_.linear(gathered, processed_.weights.unembedding, {}, Output::overwrite, logits, on_);
 }
 
 }  // namespace fathom::model

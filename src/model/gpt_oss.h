@@ -16,6 +16,7 @@
 #include "model/expert_table.h"
 #include "model/kv_cache.h"
 #include "model/ops.h"
+#include "model/processed_weights.h"
 #include "model/weights.h"
 
 namespace fathom::model {
@@ -30,8 +31,8 @@ struct Batch {
 
 class GptOss {
  public:
-  // `weights` (and the memory they view) and `threads` must outlive it. Allocates activations for `max_rows`
-  // rows and `max_logit_rows` rows of logits, and a transposed copy of experts in bf16.
+  // The memory that `weights` view, and `threads`, must outlive it. Allocates activations for `max_rows` rows
+  // and `max_logit_rows` rows of logits, and a transposed copy of experts in bf16.
   GptOss(const Config& config, const Weights& weights, const Ops& ops, int64_t max_rows,
          int64_t max_logit_rows, ThreadPool& threads);
 
@@ -53,6 +54,10 @@ class GptOss {
   // it has. Nothing is copied.
   void place_experts(std::shared_ptr<const ExpertTable> table, int64_t rank);
 
+  // From now on it computes with these weights, of the same config and of the same part of the model;
+  // `weights` gets those that it had. Copies nothing.
+  void swap(ProcessedWeights& weights);
+
   // From now on forward() keeps the residual stream after these layers, from 0: features() of the last batch
   // are [T, layers H].
   void tap(const std::vector<int64_t>& layers);
@@ -73,14 +78,7 @@ class GptOss {
   }
 
  private:
-  struct Layer {
-    const LayerWeights* weights;
-    Buffer<float> attn_norm, mlp_norm;
-    std::vector<Buffer<bf16>> transposed;  // copies of experts stored as [E, in, out]
-    kernels::ExpertWeights experts;
-  };
-
-  void attention(const Layer& layer, Attention kind, const Batch& batch, const kernels::KvPages& kv);
+  void attention(size_t layer, const Batch& batch, const kernels::KvPages& kv);
   void mlp(size_t layer, View<const int32_t, 1> positions);
   void keep_own_experts(int64_t layer, View<int32_t, 2> ids, View<const int32_t, 1> positions);
   void count_ranks(int64_t ranks);
@@ -89,11 +87,9 @@ class GptOss {
   void all_gather_logits(View<const float, 2> rows, View<float, 2> logits);
 
   const Config config_;
-  const Weights& weights_;
+  ProcessedWeights processed_;
   const Ops ops_;
   comm::Group* group_ = nullptr;
-  std::vector<Layer> layers_;
-  Buffer<float> norm_;
   Buffer<float> frequencies_;
   float concentration_ = 1;
 

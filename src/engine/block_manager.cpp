@@ -148,7 +148,7 @@ int64_t BlockManager::match_prefix(SequencePages& pages, std::span<const TokenId
 
 void BlockManager::plan(SequencePages& pages, std::span<const TokenId> tokens, int64_t end,
                         std::string_view salt, SchedulingOrder order) {
-  if (!prefix_cache_) return;
+  if (!prefix_cache_ || pages.uncacheable) return;
   const int64_t blocks = std::min(end, static_cast<int64_t>(tokens.size())) / page_size_;
   hash(pages, tokens, blocks, salt);
   for (; pages.planned < blocks; ++pages.planned) {
@@ -204,7 +204,7 @@ bool BlockManager::allocate(SequencePages& pages, int64_t end) {
 void BlockManager::commit(SequencePages& pages, std::span<const TokenId> tokens, int64_t computed,
                           std::string_view salt) {
   const int64_t full_blocks = computed / page_size_;
-  if (prefix_cache_) {
+  if (prefix_cache_ && !pages.uncacheable) {
     hash(pages, tokens, full_blocks, salt);
     forget_plan(pages, pages.committed, std::min(full_blocks, pages.planned));
     // The blocks that it found planned too: their sequence may have gone before its own commit().
@@ -224,6 +224,11 @@ void BlockManager::commit(SequencePages& pages, std::span<const TokenId> tokens,
     pools_[kWindow].release(page);
     page = -1;
   }
+}
+
+void BlockManager::reset_prefix_cache() {
+  FATHOM_EXPECT(planned_.empty(), "the prefix cache is reset between two steps");
+  for (BlockPool& pool : pools_) pool.reset_prefix_cache();
 }
 
 void BlockManager::free(SequencePages& pages) {

@@ -40,6 +40,9 @@ struct SequencePages {
   int64_t planned   = 0;  // full blocks before are computed by steps planned so far
   // It found planned blocks, and no step of its own has ended since.
   bool holds_planned = false;
+  // Its blocks are not what others would compute of the same tokens, so they are cached for nobody. Of a
+  // sequence whose keys and values outlived reset_prefix_cache().
+  bool uncacheable = false;
 };
 
 // Priority and request id. A sequence is scheduled before those of a higher order, and preempted after them.
@@ -96,6 +99,11 @@ class BlockManager {
   // behind the window of position `computed`.
   void commit(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t computed,
               std::string_view salt);
+
+  // Cached blocks are not found any more: other weights would compute others. Blocks that sequences hold stay
+  // theirs; their pages must be `uncacheable` from now on, or be freed before the next plan(). Precondition:
+  // no step is planned.
+  void reset_prefix_cache();
 
   // Releases all pages and resets `pages`.
   void free(SequencePages& pages);

@@ -262,5 +262,44 @@ TEST(BlockManager, SharesNothingWithoutPrefixCache) {
   EXPECT_EQ(hit, 0);
 }
 
+TEST(BlockManager, AResetCacheFindsNothingNotEvenWhatSequencesGoOnToWrite) {
+  for (const EvictionPolicy policy :
+       {EvictionPolicy::lru, EvictionPolicy::frequency, EvictionPolicy::adaptive}) {
+    BlockManager blocks({.pages = {12, 0}, .page_size = 4, .eviction = policy});
+    const Tokens tokens = counting(16), more = counting(20), others = counting(8, 100);
+    SequencePages kept = computed(blocks, tokens);
+    SequencePages gone = computed(blocks, others), found;
+    blocks.free(gone);
+    EXPECT_EQ(blocks.match_prefix(found, more, ""), 16);
+    blocks.free(found);
+
+    blocks.reset_prefix_cache();
+    kept.uncacheable = true;
+    EXPECT_EQ(blocks.cached_prefix(more, ""), 0);
+    EXPECT_EQ(blocks.cached_prefix(counting(9, 100), ""), 0);
+    EXPECT_EQ(blocks.pages_in_use(), 4) << "the sequence has its pages";
+    ASSERT_TRUE(blocks.allocate(kept, 20));
+    blocks.plan(kept, more, 20, "", {0, 1});
+    EXPECT_EQ(blocks.planned(), 0);
+    blocks.commit(kept, more, 20, "");
+    EXPECT_EQ(blocks.match_prefix(found, counting(24), "", SchedulingOrder{0, 2}), 0);
+    blocks.free(found);
+    // The same tokens computed again are found, and only up to where they were computed again.
+    SequencePages again = computed(blocks, tokens);
+    EXPECT_EQ(blocks.cached_prefix(counting(24), ""), 16);
+    blocks.free(kept);
+    EXPECT_FALSE(kept.uncacheable) << "of a sequence that begins anew";
+    blocks.free(again);
+    EXPECT_EQ(blocks.cached_prefix(counting(24), ""), 16);
+    // All pages are there, those without a block first.
+    EXPECT_EQ(blocks.pool(kFull).free_pages(), 12);
+    SequencePages all;
+    ASSERT_TRUE(blocks.allocate(all, 8 * 4));
+    EXPECT_EQ(blocks.cached_prefix(counting(24), ""), 16);
+    EXPECT_EQ(blocks.forgotten(), 0);
+    blocks.free(all);
+  }
+}
+
 }  // namespace
 }  // namespace fathom::engine

@@ -108,6 +108,20 @@ void BlockPool::set_hash(Page page, const BlockHash& hash) {
   learn_from_ghosts(state);
 }
 
+void BlockPool::reset_prefix_cache() {
+  cached_.clear();
+  target_once_ = 0;
+  for (GhostList& ghosts : ghosts_) ghosts = GhostList(policy_ == EvictionPolicy::adaptive ? pages() : 0);
+  for (Page page = 0; page < static_cast<Page>(pages()); ++page) {
+    State& state    = state_[static_cast<size_t>(page)];
+    const bool free = state.ref_count == 0;
+    if (free) unlink(page);
+    state.ring = kOnce;
+    state.hash.reset();
+    if (free) insert(page, links_[static_cast<size_t>(head(kOnce))].before);
+  }
+}
+
 std::optional<Page> BlockPool::find(const BlockHash& hash) const {
   const auto found = cached_.find(hash);
   if (found == cached_.end()) return {};

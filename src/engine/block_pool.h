@@ -65,6 +65,8 @@ class BlockPool {
 
   // Records that `page`, which has a reference, holds this block. Does nothing where a page holds it already.
   void set_hash(Page page, const BlockHash& hash);
+  // No page holds a block from now on, and none is remembered as evicted.
+  void reset_prefix_cache();
   std::optional<Page> find(const BlockHash& hash) const;
   // Adaptive: so many free pages belong to blocks that were used once, rather than to those found again.
   int64_t target_once() const { return target_once_; }

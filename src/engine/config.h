@@ -127,6 +127,9 @@ struct EngineConfig {
   // output is the same. draft_tokens = 0 means 4 then. Not with draft_budget, which chooses lengths too.
   bool adaptive = false;
 
+  // Reported with answers until the weights are replaced (Engine::update_weights).
+  std::string weight_version = "default";
+
   // Called while weights are copied to the GPU: bytes done, bytes in total.
   std::function<void(int64_t done, int64_t total)> loading = {};
   // Called after every step, on the engine's thread. It must not throw or block.

@@ -101,6 +101,11 @@ void CpuRunner::join(std::unique_ptr<comm::Group> group) {
   model_.join(group_.get());
 }
 
+Status CpuRunner::swap_weights(std::vector<model::ProcessedWeights>& ranks) {
+  model_.swap(ranks[static_cast<size_t>(rank_)]);
+  return Ok{};
+}
+
 bool CpuRunner::wait_for(std::chrono::milliseconds time) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, time, [&] { return state_ == State::done; });

@@ -59,6 +59,7 @@ class CpuRunner final : public ModelRunner {
   void place_experts(std::shared_ptr<const model::ExpertTable> table) {
     model_.place_experts(std::move(table), rank_);
   }
+  Status swap_weights(std::vector<model::ProcessedWeights>& ranks) override;
   bool in_flight() const { return state_of_step() != State::idle; }
   // Whether the step in flight is done within that time.
   bool wait_for(std::chrono::milliseconds time);

@@ -33,7 +33,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& folder
                                              const EngineConfig& config) {
   auto checkpoint = model::Checkpoint::open(folder, weights_load(config));
   if (!checkpoint) return checkpoint.error();
-  auto owned       = std::make_unique<const model::Checkpoint>(std::move(checkpoint).value());
+  auto owned       = std::make_unique<model::Checkpoint>(std::move(checkpoint).value());
   const auto& kept = *owned;
   return start(std::move(owned), kept, config, {});
 }
@@ -48,7 +48,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const model::Checkpoint& checkpoin
   return start(nullptr, checkpoint, config, make_runner);
 }
 
-Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Checkpoint> owned,
+Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<model::Checkpoint> owned,
                                               const model::Checkpoint& checkpoint, const EngineConfig& config,
                                               const MakeRunner& make_runner) {
   const auto resolved = resolve_config(checkpoint, config);
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<const model::Check
       new Engine(std::move(owned), checkpoint, *resolved, make_runner ? make_runner : ours));
 }
 
-Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
+Engine::Engine(std::unique_ptr<model::Checkpoint> owned, const model::Checkpoint& checkpoint,
                const EngineConfig& config, const MakeRunner& make_runner)
     : owned_(std::move(owned)),
       checkpoint_(checkpoint),
@@ -79,7 +79,12 @@ Engine::Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Chec
                .eviction  = config.eviction}),
       scheduler_(config, blocks_),
       runner_(make_runner({blocks_.pool(kFull).pages(), blocks_.pool(kWindow).pages()})),
+      updater_([this] {
+        { const std::lock_guard lock(mutex_); }  // the engine's thread waits, or will look before it does
+        changed_.notify_all();
+      }),
       tuner_({.settings = config.adaptive ? static_cast<int64_t>(kSettingNames.size()) : 1}) {
+  weight_version_ = config_.weight_version;
   if (config_.adaptive) scheduler_.set(settings_of(config_)[0]);
   if (Proposer* proposer = runner_->proposer()) scheduler_.draft_with(*proposer);
   stats_.pages = counters_.pages = blocks_.pages();
@@ -94,6 +99,7 @@ Engine::~Engine() {
   }
   changed_.notify_all();
   thread_.join();
+  updater_.end();
 }
 
 std::optional<Refusal> Engine::refusal(const Request& request) const {
@@ -172,6 +178,7 @@ void Engine::with_kv(std::function<void(KvStore&)> work) {
 GeneratorStats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   GeneratorStats now = stats_;
+  now.weight_version = weight_version_;
   now.waiting        = queued_;
   now.waiting_tokens = queued_tokens_;
   if (has_work()) now.stalled_s = std::chrono::duration<double>(Clock::now() - progressed_).count();
@@ -194,8 +201,10 @@ void Engine::loop() {
   while (receive_requests(!in_flight.empty())) {
     next            = {};
     bool overlapped = false;
+    const bool swap = swap_is_due();
     if (!in_flight.empty()) {
-      const bool async = config_.async_scheduling && !scheduler_.may_draft();  // drafts need the last token
+      // Drafts need the last token.
+      const bool async = config_.async_scheduling && !scheduler_.may_draft() && !swap;
       if (async) {
         const TimePoint start = Clock::now();
         next                  = schedule();
@@ -212,12 +221,13 @@ void Engine::loop() {
       finish_cancelled();
       drop_finished(next, overlapped, failed);
       run_kv_work();  // also where steps always overlap, or it would wait for all requests to end
-      if (!async) next = schedule();
+      if (!async && !swap) next = schedule();
       counters_.schedule_s += std::chrono::duration<double>(Clock::now() - start).count();
     } else {
       last_output_ = {};
       finish_cancelled();
       run_kv_work();
+      if (swap) swap_weights();
       next        = schedule();
       step_began_ = Clock::now();
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");
@@ -292,8 +302,9 @@ bool Engine::receive_requests(bool in_flight) {
   {
     std::unique_lock lock(mutex_);
     if (!in_flight && scheduler_.idle())
-      changed_.wait(
-          lock, [&] { return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty(); });
+      changed_.wait(lock, [&] {
+        return ending_ || !inbox_.empty() || !cancel_inbox_.empty() || !kv_work_.empty() || updater_.loaded();
+      });
     if (ending_) {
       for (const auto& [id, sequence] : sequences_) cancel_inbox_.push_back({id, FinishReason::cancelled});
       for (const auto& sequence : inbox_) cancel_inbox_.push_back({sequence->id, FinishReason::cancelled});
@@ -428,6 +439,55 @@ void Engine::tune(StepYield yield) {
     counters_.setting_s[i] = tuner_.seconds(static_cast<int64_t>(i));
 }
 
+Status Engine::update_weights(WeightUpdate update, WeightUpdater::Done done) {
+  if (config_.gpu)
+    return Error{
+        "weights cannot be replaced on a GPU while it serves: start another process with the new ones, and "
+        "send it the requests"};
+  if (config_.draft_tokens > 0 && config_.draft_method == EngineConfig::DraftMethod::eagle3)
+    return Error{
+        "weights cannot be replaced beside a draft model, which reads them: draft by \"ngram\" or "
+        "\"suffix\""};
+  auto load = [this, folder = update.folder] { return load_weights(folder, checkpoint_.config, config_); };
+  return updater_.start(std::move(update), std::move(load), std::move(done));
+}
+
+// Whether to swap before the next step. Of Mode::wait, lets only those go on that have begun.
+bool Engine::swap_is_due() {
+  if (!updater_.loaded()) return false;
+  if (updater_.update().mode != WeightUpdate::Mode::wait) return true;
+  scheduler_.hold_admission(true);
+  return scheduler_.begun().empty();
+}
+
+// Precondition: no step is planned or in flight.
+void Engine::swap_weights() {
+  using enum WeightUpdate::Mode;
+  LoadedWeights& weights     = updater_.weights();
+  const WeightUpdate& update = updater_.update();
+  scheduler_.hold_admission(false);
+  const Status swapped = runner_->swap_weights(weights.ranks);
+  if (!swapped) return updater_.swapped(swapped);
+
+  if (update.mode == abort)
+    for (Sequence* sequence : scheduler_.begun()) finish(*sequence, FinishReason::cancelled);
+  if (update.mode == retract) scheduler_.retract();
+  scheduler_.reset_prefix_cache();
+  notify_listeners();  // the tokens so far are of the old version
+  {
+    const std::lock_guard lock(mutex_);
+    weight_version_ = update.version;
+  }
+  ++counters_.weight_updates;
+  counters_.memory.weights = weights.bytes;
+  std::swap(tensors_, weights.tensors);
+  if (owned_ && counters_.weight_updates == 1) {
+    weights.tensors = std::move(owned_->tensors);
+    owned_->weights = {};
+  }
+  updater_.swapped(Ok{});
+}
+
 void Engine::finish_cancelled() {
   for (const auto& [id, reason] : cancels_)
     if (const auto found = sequences_.find(id); found != sequences_.end()) finish(*found->second, reason);
@@ -453,13 +513,14 @@ void Engine::notify_listeners() {
   int64_t ended = 0;
   for (const Notification& notification : notifications_) {
     const Sequence& sequence = *notification.sequence;
-    sequence.listener({.tokens        = notification.tokens,
-                       .finish        = notification.reason,
-                       .error         = notification.error,
-                       .cached_tokens = sequence.cached_tokens,
-                       .drafted       = sequence.drafted,
-                       .accepted      = sequence.accepted,
-                       .times         = notification.reason ? &sequence.times : nullptr});
+    sequence.listener({.tokens         = notification.tokens,
+                       .finish         = notification.reason,
+                       .error          = notification.error,
+                       .cached_tokens  = sequence.cached_tokens,
+                       .drafted        = sequence.drafted,
+                       .accepted       = sequence.accepted,
+                       .times          = notification.reason ? &sequence.times : nullptr,
+                       .weight_version = weight_version_});
     if (notification.reason) ++ended;
   }
   notifications_.clear();

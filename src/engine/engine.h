@@ -24,6 +24,7 @@
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
 #include "engine/tuner.h"
+#include "engine/weight_update.h"
 #include "model/checkpoint.h"
 
 namespace fathom::engine {
@@ -55,9 +56,16 @@ class Engine final : public Generator {
   // Runs `work` soon, on the engine's thread between two launches. From any thread. It must not throw; it is
   // dropped if the engine ends before.
   void with_kv(std::function<void(KvStore&)> work);
+  // Loads weights in the background and swaps them between two steps (engine/weight_update.h). The prefix
+  // cache is empty afterwards. From any thread. Refuses at once where a device or a feature cannot, and while
+  // an update is under way; other errors go to `done`, and leave the old weights in use. Blocks that came
+  // from other engines (with_kv) or go to them (Request::on_kv_block) are of whatever weights wrote them.
+  Status update_weights(WeightUpdate update, WeightUpdater::Done done);
+
   // Bytes of a block of the prefix cache; 0 where there are no such layers, or the device cannot hand it out.
   int64_t kv_block_bytes(KvKind kind) const { return runner_->kv_block_bytes(kind); }
 
+  // Its weights and tensors are those of the start, and gone after the first update where open() read them.
   const model::Checkpoint& checkpoint() const { return checkpoint_; }
   const EngineConfig& config() const { return config_; }
   int threads() const { return runner_->threads(); }
@@ -82,13 +90,15 @@ class Engine final : public Generator {
     std::string error;
   };
 
-  static Result<std::unique_ptr<Engine>> start(std::unique_ptr<const model::Checkpoint> owned,
+  static Result<std::unique_ptr<Engine>> start(std::unique_ptr<model::Checkpoint> owned,
                                                const model::Checkpoint& checkpoint,
                                                const EngineConfig& config, const MakeRunner& make_runner);
-  Engine(std::unique_ptr<const model::Checkpoint> owned, const model::Checkpoint& checkpoint,
+  Engine(std::unique_ptr<model::Checkpoint> owned, const model::Checkpoint& checkpoint,
          const EngineConfig& config, const MakeRunner& make_runner);
 
   void loop();
+  bool swap_is_due();
+  void swap_weights();
   bool has_work() const { return unfinished_ > 0 || !kv_work_.empty(); }  // under mutex_
   bool receive_requests(bool in_flight);
   SchedulerOutput schedule();
@@ -108,12 +118,15 @@ class Engine final : public Generator {
   void update_stats(const SchedulerOutput& step);
   void time_step(const SchedulerOutput& step, std::span<const SequenceOutput> outputs);
 
-  const std::unique_ptr<const model::Checkpoint> owned_;
+  const std::unique_ptr<model::Checkpoint> owned_;
   const model::Checkpoint& checkpoint_;
+  model::Safetensors tensors_;  // of the latest update; used by the engine's thread only
   const EngineConfig config_;
   BlockManager blocks_;
   Scheduler scheduler_;
   const std::unique_ptr<ModelRunner> runner_;
+
+  WeightUpdater updater_;
 
   // Used by the engine's thread only.
   std::unordered_map<RequestId, Sequence*> sequences_;
@@ -132,7 +145,8 @@ class Engine final : public Generator {
   std::vector<std::unique_ptr<Sequence>> inbox_;
   std::vector<Cancellation> cancel_inbox_;
   std::vector<std::function<void(KvStore&)>> kv_work_;
-  GeneratorStats stats_;  // copied from counters_ once a step
+  GeneratorStats stats_;        // copied from counters_ once a step
+  std::string weight_version_;  // written by the engine's thread only
   int64_t unfinished_ = 0, queued_ = 0, queued_tokens_ = 0;
   TimePoint progressed_;  // when a step ended, or when work came to an engine that had none
   RequestId next_id_ = 1;

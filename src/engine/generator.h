@@ -60,12 +60,13 @@ struct RequestTimes {
 
 // The result of one step for one request.
 struct RequestOutput {
-  std::span<const Sampled> tokens;      // new ones, in order; more than one where drafts were accepted
-  std::optional<FinishReason> finish;   // set in the last call
-  std::string_view error;               // one sentence, with FinishReason::error
-  int64_t cached_tokens = 0;            // prompt tokens found in the prefix cache
-  int64_t drafted = 0, accepted = 0;    // draft tokens so far
-  const RequestTimes* times = nullptr;  // set in the last call; milestones not reached equal `finished`
+  std::span<const Sampled> tokens;            // new ones, in order; more than one where drafts were accepted
+  std::optional<FinishReason> finish;         // set in the last call
+  std::string_view error;                     // one sentence, with FinishReason::error
+  int64_t cached_tokens = 0;                  // prompt tokens found in the prefix cache
+  int64_t drafted = 0, accepted = 0;          // draft tokens so far
+  const RequestTimes* times       = nullptr;  // set in the last call; milestones not reached equal `finished`
+  std::string_view weight_version = {};       // of the weights that `tokens` are of; "" where nobody knows
 };
 
 // Called on the engine's thread, in order, once for each step that yields tokens, and always a last time with
@@ -117,6 +118,8 @@ struct GeneratorStats {
   std::array<int64_t, kFinishReasons> finished{};      // requests, by reason
   double schedule_s = 0, forward_s = 0, sample_s = 0;  // the engine's time by phase
   MemoryUse memory;                                    // of several replicas the sum
+  std::string weight_version;                          // "" where nobody knows, as of several replicas
+  int64_t weight_updates = 0;
   // Of all tokens so far (router_imbalance.h), of the most uneven replica. None where the router does not
   // count, as on a GPU, and before the first token.
   std::optional<double> router_imbalance;

@@ -75,7 +75,7 @@ class HashRunner : public ModelRunner {
         if (p > 0 && failing_ < 0) {
           EXPECT_EQ(at(kWindow, sequence, p - 1), before) << "the window's pages are others";
         }
-        hash = at(kFull, sequence, p) = at(kWindow, sequence, p) = mixed(before, token);
+        hash = at(kFull, sequence, p) = at(kWindow, sequence, p) = mixed(before ^ weights_, token);
       }
       step_results.push_back({sequence.id, scheduled.samples, token_of(hash)});
       if (scheduled.samples) chosen[sequence.id] = token_of(hash);
@@ -101,6 +101,12 @@ class HashRunner : public ModelRunner {
     return outputs;
   }
 
+  Status swap_weights(std::vector<model::ProcessedWeights>&) override {
+    EXPECT_TRUE(steps_in_flight_.empty());
+    ++weights_;
+    return Ok{};
+  }
+
   std::string device_name() const override { return "a hash"; }
   int threads() const override { return 1; }
   double forward_s() const override { return 0; }
@@ -122,7 +128,8 @@ class HashRunner : public ModelRunner {
 
   const int64_t page_size_;
   const bool follows_;
-  int64_t failing_ = -1;
+  int64_t failing_  = -1;
+  uint64_t weights_ = 0;  // how often they were swapped
   Counts& counts_;
   std::array<std::vector<uint64_t>, kKvKinds> cache_;
   std::unordered_map<RequestId, model::TokenId> sampled_;  // tokens of the latest step

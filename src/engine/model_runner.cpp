@@ -1,5 +1,7 @@
 #include "engine/model_runner.h"
 
+#include <fmt/format.h>
+
 namespace fathom::engine {
 
 void ModelRunner::read_kv_blocks(std::span<const KvPage> pages, const TakeKvBlock& take) {
@@ -9,6 +11,10 @@ void ModelRunner::read_kv_blocks(std::span<const KvPage> pages, const TakeKvBloc
     read_kv_block(pages[i].kind, pages[i].page, *bytes);
     take(i, *bytes, bytes);
   }
+}
+
+Status ModelRunner::swap_weights(std::vector<model::ProcessedWeights>&) {
+  return Error{fmt::format("weights on {} cannot be replaced while it serves", device_name())};
 }
 
 void ModelRunner::write_kv_blocks(std::span<const KvPage> pages) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/result.h"
 #include "core/view.h"
 #include "engine/config.h"
 #include "engine/eplb_stats.h"
@@ -20,6 +21,7 @@
 #include "engine/scheduler.h"
 #include "model/checkpoint.h"
 #include "model/gpu_step_cost.h"
+#include "model/processed_weights.h"
 
 namespace fathom::engine {
 
@@ -97,6 +99,9 @@ class ModelRunner {
   virtual int64_t graphs() const { return 0; }  // CUDA graphs captured so far
   // Steps, or pieces of steps, that ran without a graph because its capture failed.
   virtual int64_t graph_fallbacks() const { return 0; }
+  // From now on steps compute with these weights, a part for each rank; `ranks` gets the former ones. Copies
+  // nothing. Not while a step is in flight.
+  virtual Status swap_weights(std::vector<model::ProcessedWeights>& ranks);
   // From now on appends the costs of every launched step to `steps`; null: no longer. Not while a step is in
   // flight. A runner whose kernels declare no cost appends nothing.
   virtual void record_costs(std::vector<StepCosts>*) {}

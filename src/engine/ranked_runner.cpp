@@ -165,6 +165,17 @@ MemoryUse RankedRunner::memory() const {
   return use;
 }
 
+Status RankedRunner::swap_weights(std::vector<model::ProcessedWeights>& weights) {
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r]->in_flight() && !ranks_[r]->wait_for(0ms))
+      return Error{fmt::format(
+          "rank {} has not come back from a step that was given up, and may still read the weights: restart "
+          "the program if it does not",
+          r)};
+  for (const auto& rank : ranks_) (void)rank->swap_weights(weights);
+  return Ok{};
+}
+
 int64_t RankedRunner::kv_block_bytes(KvKind kind) const {
   return ranks_[0]->kv_block_bytes(kind) / ranks_[0]->kv_heads() * kv_heads_;
 }

@@ -60,6 +60,8 @@ class RankedRunner final : public ModelRunner {
   // [layer]: from the next step on ranks compute these experts. With config.eplb, and not while a step is in
   // flight. For tests; steps do it themselves.
   void place_experts(const std::vector<ExpertPlacement>& placements);
+  // Refuses while a rank that was given up has not come back.
+  Status swap_weights(std::vector<model::ProcessedWeights>& ranks) override;
   // As one rank has them, so that blocks travel between engines of any number of ranks.
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;

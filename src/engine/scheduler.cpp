@@ -189,15 +189,23 @@ void Scheduler::admit(SchedulerOutput& step, int64_t& budget) {
   const int64_t max_running = config_.continuous_batching
                                   ? config_.max_sequences
                                   : std::min(config_.max_sequences, config_.static_batch);
-  while (!waiting_.empty() && budget > 0) {
-    Sequence& first = **waiting_.begin();
+  while (budget > 0) {
+    Sequence* first = next_waiting();
+    if (!first) return;
     while (running() >= max_running) {
-      Sequence* last = victim(first, false);
+      Sequence* last = victim(*first, false);
       if (!last) return;
       preempt(*last, step, budget);
     }
-    if (!admit(first, step, budget)) return;
+    if (!admit(*first, step, budget)) return;
   }
+}
+
+// The first in order that may be admitted; null: none.
+Sequence* Scheduler::next_waiting() const {
+  const auto may = [&](const auto& sequence) { return !held_ || sequence->admissions > 0; };
+  const auto at  = std::find_if(waiting_.begin(), waiting_.end(), may);
+  return at == waiting_.end() ? nullptr : at->get();
 }
 
 bool Scheduler::admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget) {
@@ -291,6 +299,23 @@ void Scheduler::preempt_holders_of_lost_blocks(SchedulerOutput& step) {
   int64_t budget = 0;
   for (size_t r = running_.size(); r-- > 0;)
     if (running_[r]->pages.holds_planned) preempt(*running_[r], step, budget);
+}
+
+std::vector<Sequence*> Scheduler::begun() const {
+  std::vector<Sequence*> all = sequences();
+  std::erase_if(all, [](const Sequence* sequence) { return sequence->admissions == 0; });
+  return all;
+}
+
+void Scheduler::retract() {
+  SchedulerOutput none;
+  int64_t budget = 0;
+  while (!running_.empty()) preempt(*running_.back(), none, budget);
+}
+
+void Scheduler::reset_prefix_cache() {
+  blocks_.reset_prefix_cache();
+  for (const auto& sequence : running_) sequence->pages.uncacheable = true;
 }
 
 std::vector<Sequence*> Scheduler::sequences() const {

@@ -86,6 +86,16 @@ class Scheduler {
   // are preempted, and their rows leave the step.
   void preempt_holders_of_lost_blocks(SchedulerOutput& step);
 
+  // For an update of the weights (engine/weight_update.h). While held, only sequences that have begun are
+  // scheduled: those that were admitted once, preempted ones among them.
+  void hold_admission(bool held) { held_ = held; }
+  std::vector<Sequence*> begun() const;
+  // Of these and the following, precondition: no step is planned or in flight. Preempts all running
+  // sequences.
+  void retract();
+  // Cached prefixes are not found any more. Running sequences keep their pages.
+  void reset_prefix_cache();
+
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t waiting_tokens() const { return waiting_tokens_; }  // of the waiting prompts
@@ -114,6 +124,7 @@ class Scheduler {
   void schedule_chunk(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
   void admit(SchedulerOutput& step, int64_t& budget);
   bool admit(Sequence& sequence, SchedulerOutput& step, int64_t& budget);
+  Sequence* next_waiting() const;
   bool allocate(Sequence& sequence, int64_t end);
   int64_t claimed_pages() const;
   // The last running sequence, if `sequence` may preempt it; else null.
@@ -128,6 +139,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::set<std::unique_ptr<Sequence>, InOrder> waiting_;
   int64_t waiting_tokens_ = 0;
+  bool held_              = false;  // hold_admission()
   bool lost_blocks_       = false;  // a sequence finished, and blocks were planned that it was to compute
   MemoryPressure pressure_;
   SchedulerCounters counters_;

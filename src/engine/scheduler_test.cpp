@@ -322,5 +322,48 @@ TEST(Scheduler, StaticBatchesWaitForTheWholeBatch) {
   EXPECT_EQ(rows_of(scheduler.schedule()), (Rows{{2, 1}}));  // the third waits for the second
 }
 
+// For an update of the weights: who has begun ends, preempted ones too, and nobody else begins.
+TEST(Scheduler, HeldAdmissionLetsOnlyThoseRunThatHaveBegun) {
+  BlockManager blocks({.pages = {6, 0}, .page_size = 4, .prefix_cache = false});
+  EngineConfig config{.max_context = 24, .step_tokens = 64};
+  Scheduler scheduler(config, blocks);
+  scheduler.add(sequence_of(1, 8, 12));
+  scheduler.add(sequence_of(2, 8, 12));
+  answer_all(scheduler, scheduler.schedule());
+  scheduler.add(sequence_of(3, 4, 4));
+  scheduler.add(sequence_of(4, 4, 4, -1));  // urgent
+  scheduler.hold_admission(true);
+  int64_t preempted = 0;
+  for (int steps = 0; !scheduler.begun().empty(); ++steps) {
+    ASSERT_LT(steps, 100);
+    const SchedulerOutput step = scheduler.schedule();
+    ASSERT_FALSE(step.empty());
+    for (const ScheduledSequence& scheduled : step.sequences) EXPECT_LE(scheduled.sequence->id, 2u);
+    answer_all(scheduler, step);
+    preempted = scheduler.counters().preemptions;
+    for (const ScheduledSequence& scheduled : step.sequences)
+      if (scheduled.sequence->num_output_tokens() == 12) scheduler.finish(*scheduled.sequence);
+  }
+  EXPECT_GT(preempted, 0) << "six pages are too few for both";
+  EXPECT_TRUE(scheduler.schedule().empty());
+  EXPECT_EQ(scheduler.waiting(), 2);
+  scheduler.hold_admission(false);
+  EXPECT_EQ(rows_of(scheduler.schedule()), (Rows{{4, 4}, {3, 4}}));
+}
+
+TEST(Scheduler, RetractedSequencesBeginAgainWithTheirTokens) {
+  BlockManager blocks({.pages = {20, 0}, .page_size = 4});
+  EngineConfig config{.max_context = 24, .step_tokens = 64};
+  Scheduler scheduler(config, blocks);
+  scheduler.add(sequence_of(1, 8, 12));
+  scheduler.add(sequence_of(2, 5, 12));
+  for (int step = 0; step < 3; ++step) answer_all(scheduler, scheduler.schedule());
+  scheduler.retract();
+  scheduler.reset_prefix_cache();
+  EXPECT_EQ(blocks.pages_in_use(), 0);
+  EXPECT_EQ(scheduler.running(), 0);
+  EXPECT_EQ(rows_of(scheduler.schedule()), (Rows{{1, 11}, {2, 8}}));
+}
+
 }  // namespace
 }  // namespace fathom::engine

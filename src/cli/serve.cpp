@@ -243,6 +243,14 @@ void answer_worker_route(const Backend& backend, const serve::RequestContext& co
   context.refuse({.status = 404, .type = "NotFoundError", .message = "a router computes nothing itself"});
 }
 
+Status update_weights(const Backend& backend, engine::WeightUpdate update, engine::WeightUpdater::Done done) {
+  if (backend.worker || backend.router)
+    return Error{
+        "weights are not replaced in a server of several processes, whose workers exchange keys and values: "
+        "restart the workers one after the other, with another --model"};
+  return backend.engine->update_weights(std::move(update), std::move(done));
+}
+
 int serve_model(ServeFlags flags) {
   check_serve_flags(flags);
   raise_open_file_limit();
@@ -252,6 +260,7 @@ int serve_model(ServeFlags flags) {
   if (flags.names.empty()) flags.names = {name_of(folder)};
   serve::Api api({.model_names     = flags.names,
                   .api_key         = flags.api_key,
+                  .admin_api_key   = flags.admin_api_key,
                   .allowed_origins = flags.origins,
                   .version         = FATHOM_VERSION,
                   .page            = std::string(serve::page_html()),
@@ -294,6 +303,9 @@ int serve_model(ServeFlags flags) {
       .metrics    = metrics.get(),
       .gpus       = gpus.get(),
       .iteration_timeout = flags.iteration_timeout()};
+  model.update_weights = [&](engine::WeightUpdate update, engine::WeightUpdater::Done done) {
+    return update_weights(backend, std::move(update), std::move(done));
+  };
   if (!flags.role.empty())
     model.worker = [&](const serve::RequestContext& context) { answer_worker_route(backend, context); };
   api.ready(std::move(model));

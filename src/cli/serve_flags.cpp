@@ -33,6 +33,11 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->check(whole_between(0, 65535))
       ->capture_default_str();
   verb.add_option("--api-key", flags.api_key, "Clients must send it as a bearer token");
+  verb.add_option("--admin-api-key", flags.admin_api_key,
+                  "Opens /update_weights_from_disk, to whoever sends this key as a bearer token");
+  verb.add_option("--weight-version", flags.engine.config.weight_version,
+                  "Reported with answers until the weights are replaced")
+      ->capture_default_str();
   verb.add_option("--allowed-origins", flags.origins,
                   "Pages elsewhere that may call from a browser, e.g. https://example.org, or *")
       ->delimiter(',');

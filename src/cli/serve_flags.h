@@ -14,7 +14,7 @@
 namespace fathom::cli {
 
 struct ServeFlags {
-  std::string model, api_key, date;
+  std::string model, api_key, admin_api_key, date;
   std::vector<std::string> names, origins;
   http::ServerOptions http{.port = 8000};
   EngineFlags engine;

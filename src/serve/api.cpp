@@ -106,7 +106,7 @@ void Api::ready(ApiModel model) {
 
 void Api::drain() { draining_ = true; }
 
-bool Api::authorized(const http::Request& request) const {
+bool Api::authorized(const http::Request& request, const std::string& key) const {
   constexpr std::string_view kScheme = "bearer ";
   std::string_view given             = request.header("Authorization");
   const bool bearer =
@@ -114,8 +114,7 @@ bool Api::authorized(const http::Request& request) const {
                                                   [](char a, char b) { return a == (b | 0x20); });
   if (!bearer) return false;
   given.remove_prefix(kScheme.size());
-  return equal_in_constant_time(given.substr(std::min(given.find_first_not_of(' '), given.size())),
-                                options_.api_key);
+  return equal_in_constant_time(given.substr(std::min(given.find_first_not_of(' '), given.size())), key);
 }
 
 // The headers of every response.
@@ -166,10 +165,13 @@ void Api::handle(http::Request request, std::shared_ptr<http::Exchange> exchange
                                       {"Access-Control-Max-Age", "600"}},
                                      "");
   }
-  if (!route->open && !options_.api_key.empty() && !authorized(context.request))
+  const std::string& key = route->admin ? options_.admin_api_key : options_.api_key;
+  if (!route->open && !key.empty() && !authorized(context.request, key))
     return context.refuse({.status  = 401,
                            .type    = "AuthenticationError",
-                           .message = "this server wants its key in the header `Authorization: Bearer KEY`"});
+                           .message = fmt::format("this server wants its {} in the header `Authorization: "
+                                                  "Bearer KEY`",
+                                                  route->admin ? "admin's key" : "key")});
   if (method != route->method && !(method == "HEAD" && route->method == "GET")) {
     const ApiError error{.status  = 405,
                          .type    = "MethodNotAllowedError",
@@ -177,6 +179,11 @@ void Api::handle(http::Request request, std::shared_ptr<http::Exchange> exchange
     return context.exchange->respond(405, {{"Content-Type", "application/json"}, {"Allow", allow}},
                                      http::text_of(error_json(error)));
   }
+  if (route->admin && key.empty())
+    return context.refuse({.status  = 404,
+                           .type    = "NotFoundError",
+                           .message = fmt::format("{} is for an admin: start the server with --admin-api-key",
+                                                  context.request.path)});
   if (route->needs != Route::Needs::nothing && !context.model)
     return context.refuse({.status  = 503,
                            .type    = "unavailable_error",

@@ -3,7 +3,8 @@
 // explains them.
 //
 // /health, /v1/health, /ping, /live, /ready, the page at / and /openapi.json are open to all. If an API key
-// is set, everything else, including /metrics and /stats, requires `Authorization: Bearer KEY`.
+// is set, everything else, including /metrics and /stats, requires `Authorization: Bearer KEY`. Routes of the
+// admin require a key of their own; without one they do not exist.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 
 #include "core/result.h"
 #include "engine/generator.h"
+#include "engine/weight_update.h"
 #include "http/http.h"
 #include "model/checkpoint.h"
 #include "serve/generation_options.h"
@@ -40,11 +42,14 @@ struct ApiModel {
   std::chrono::milliseconds iteration_timeout{60'000};
   // Answers the routes of workers; null: this process works for no other.
   std::function<void(const RequestContext&)> worker = {};
+  // Engine::update_weights; null: the generator has no weights of its own.
+  std::function<Status(engine::WeightUpdate, engine::WeightUpdater::Done)> update_weights = {};
 };
 
 struct ApiOptions {
   std::vector<std::string> model_names;  // at least one; responses name the first
   std::string api_key;                   // "": no key is required
+  std::string admin_api_key;             // "": the admin's routes do not exist
   // Origins of pages elsewhere that browsers may call from (CORS): "https://example.org", or "*" for all.
   std::vector<std::string> allowed_origins;
   std::string version;
@@ -65,7 +70,7 @@ class Api {
 
  private:
   void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) const;
-  bool authorized(const http::Request& request) const;
+  bool authorized(const http::Request& request, const std::string& key) const;
   std::vector<http::Header> headers_for(const http::Request& request, const std::string& request_id) const;
 
   const ApiOptions options_;

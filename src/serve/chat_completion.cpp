@@ -48,6 +48,7 @@ class ChatCompletionBody : public ResponseWriter {
     for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(choice_json(i));
     reply["usage"]   = usage_json(usage);
     reply["timings"] = timings_json(usage);
+    set_weight_version(reply, usage);
     return http::text_of(reply);
   }
 

@@ -47,6 +47,8 @@ class ChatCompletionStream : public ResponseWriter {
     }
     std::string events;
     for (Json& chunk : chunks) {
+      if (std::exchange(told_version_, usage.weight_version) != usage.weight_version)
+        set_weight_version(chunk, usage);
       if (options_.continuous_usage_stats) chunk["usage"] = usage_json(usage);
       events += http::data_event(chunk);
     }
@@ -95,6 +97,7 @@ class ChatCompletionStream : public ResponseWriter {
   const model::Tokenizer& tokenizer_;
   const ChatCompletionOptions options_;
   std::vector<Choice> choices_;
+  std::string told_version_;
 };
 
 }  // namespace

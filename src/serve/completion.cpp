@@ -38,6 +38,7 @@ class CompletionBody : public ResponseWriter {
                                                choices_[i].tokens, &choices_[i].finish));
     reply["usage"]   = usage_json(usage);
     reply["timings"] = timings_json(usage);
+    set_weight_version(reply, usage);
     return http::text_of(reply);
   }
 

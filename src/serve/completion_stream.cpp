@@ -42,16 +42,19 @@ class CompletionStream : public ResponseWriter {
   std::string fail(const ApiError& error) override { return error_events(error); }
 
  private:
-  std::string event(Json choice, const Usage& usage) const {
+  std::string event(Json choice, const Usage& usage) {
     Json chunk       = envelope_json(options_.envelope, kTextCompletion);
     chunk["choices"] = Json::array({std::move(choice)});
     if (options_.continuous_usage_stats) chunk["usage"] = usage_json(usage);
     if (usage.choices == static_cast<int64_t>(options_.echo.size())) chunk["timings"] = timings_json(usage);
+    if (std::exchange(told_version_, usage.weight_version) != usage.weight_version)
+      set_weight_version(chunk, usage);
     return http::data_event(chunk);
   }
 
   const model::Tokenizer& tokenizer_;
   const CompletionOptions options_;
+  std::string told_version_;
 };
 
 }  // namespace

@@ -76,7 +76,8 @@ void GenerationTask::on_progress(size_t choice, const engine::RequestOutput& pro
     const std::lock_guard lock(mutex_);
     Arrival& arrival = arrivals_[choice];
     arrival.tokens.insert(arrival.tokens.end(), progress.tokens.begin(), progress.tokens.end());
-    arrival.cached_tokens = progress.cached_tokens;
+    arrival.cached_tokens  = progress.cached_tokens;
+    arrival.weight_version = progress.weight_version;
     if (progress.finish) {
       arrival.finish = progress.finish;
       arrival.error  = progress.error;
@@ -115,6 +116,7 @@ std::string GenerationTask::deliver(size_t index, Arrival& arrival) {
   if (arrival.tokens.empty() && !arrival.finish) return "";
   ActiveChoice& choice = choices_[index];
   choice.generated_tokens += static_cast<int64_t>(arrival.tokens.size());
+  usage_.weight_version = arrival.weight_version;
   if (choice.own_prompt) usage_.cached_tokens += arrival.cached_tokens - choice.cached_tokens;
   choice.cached_tokens = arrival.cached_tokens;
   if (arrival.finish) on_finished(index, arrival);

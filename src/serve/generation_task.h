@@ -49,6 +49,7 @@ class GenerationTask : public std::enable_shared_from_this<GenerationTask> {
     std::optional<engine::FinishReason> finish;
     std::string error;
     int64_t cached_tokens      = 0;
+    std::string weight_version = {};
     engine::RequestTimes times = {};
   };
   struct ActiveChoice {

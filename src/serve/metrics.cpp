@@ -191,6 +191,10 @@ void add_engine(const GeneratorStats& stats, Exposition& to) {
   to.gauges<int64_t>({"fathom_memory_bytes"},
                      "Memory that the engine keeps: of the GPU where it runs on one, else of the host.", "of",
                      memory);
+  if (!stats.weight_version.empty())
+    to.info({"fathom_weights_info"}, "The version of the weights in use.",
+            {{"weight_version", stats.weight_version}});
+  to.counter({"fathom_weight_updates"}, "Times that the weights were replaced.", stats.weight_updates);
   if (stats.router_imbalance)
     to.gauge({"fathom_expert_imbalance_ratio"},
              "Tokens of the most loaded expert over the mean of its layer's, in the most uneven layer.",

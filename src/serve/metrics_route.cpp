@@ -59,6 +59,8 @@ void stats(const RequestContext& context) {
                 {{"weights", stats.memory.weights},
                  {"kv_cache", stats.memory.kv_cache},
                  {"workspace", stats.memory.workspace}}},
+               {"weight_version", stats.weight_version},
+               {"weight_updates", stats.weight_updates},
                {"router_imbalance", nullptr}};
   if (stats.router_imbalance) body["router_imbalance"] = *stats.router_imbalance;
   if (const ServeMetrics* counted = context.model->metrics)

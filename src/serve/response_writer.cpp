@@ -26,7 +26,8 @@ std::string last_events(const ResponseEnvelope& envelope, std::string_view objec
     last["choices"] = Json::array();
     last["usage"]   = usage_json(usage);
     last["timings"] = timings_json(usage);
-    events          = http::data_event(last);
+    set_weight_version(last, usage);
+    events = http::data_event(last);
   }
   return events.append(http::kDone);
 }

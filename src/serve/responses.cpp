@@ -47,6 +47,7 @@ std::string ResponsesWriter::add(size_t, std::span<const OutputDelta> deltas, co
 void ResponsesWriter::complete(const Usage& usage) {
   response_["usage"]   = response_usage_json(usage);
   response_["timings"] = timings_json(usage);
+  set_weight_version(response_, usage);
 }
 
 std::string ResponsesWriter::done(const Usage& usage) {

@@ -36,6 +36,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/worker/cancel", worker},
     Route{"POST", "/worker/prefill", worker, Needs::ready},
     Route{"POST", "/worker/role", worker},
+    // weights_route.cpp
+    Route{"POST", "/update_weights_from_disk", update_weights_from_disk, Needs::ready, false, true},
     // page_route.cpp
     Route{"GET", "/version", version, Needs::nothing},
     Route{"GET", "/", page, Needs::nothing, true},

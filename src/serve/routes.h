@@ -18,6 +18,7 @@ struct Route {
   void (*handler)(const RequestContext&);
   Needs needs = Needs::model;
   bool open   = false;  // answers without an API key
+  bool admin  = false;  // wants the admin's key (ApiOptions::admin_api_key)
 };
 
 const Route* find_route(std::string_view path);  // null: there is none
@@ -36,6 +37,7 @@ void live(const RequestContext& context);
 void ready(const RequestContext& context);
 void version(const RequestContext& context);
 void worker(const RequestContext& context);
+void update_weights_from_disk(const RequestContext& context);
 void page(const RequestContext& context);
 void openapi(const RequestContext& context);
 

@@ -33,4 +33,8 @@ Json timings_json(const Usage& usage) {
           {"predicted_per_second", per_second(usage.completion_tokens - usage.choices, usage.predicted_ms)}};
 }
 
+void set_weight_version(Json& response, const Usage& usage) {
+  if (!usage.weight_version.empty()) response["metadata"]["weight_version"] = usage.weight_version;
+}
+
 }  // namespace fathom::serve

@@ -1,7 +1,5 @@
 #include "engine/block_manager.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -26,20 +24,9 @@ int64_t BlockManager::reach(int kind, int64_t b) const {
   return kind == kFull ? b : std::min(b, blocks(std::max<int64_t>(window_ - 1, 0)));
 }
 
-// A hash chain: a block's hash covers the hash before it and its own tokens. The chain starts with the salt.
 void BlockManager::hash(SequencePages& pages, std::span<const TokenId> tokens, int64_t blocks,
                         std::string_view salt) const {
-  for (auto b = static_cast<int64_t>(pages.block_hashes.size()); b < blocks; ++b) {
-    const XXH128_hash_t before =
-        b == 0 ? XXH3_128bits_withSeed(salt.data(), salt.size(), hash_seed_)
-               : XXH128_hash_t{pages.block_hashes.back().low, pages.block_hashes.back().high};
-    const auto block = tokens.subspan(static_cast<size_t>(b * page_size_), static_cast<size_t>(page_size_));
-    const XXH128_hash_t own =
-        XXH3_128bits_withSeed(block.data(), block.size_bytes(), before.low64 ^ hash_seed_);
-    const uint64_t both[] = {before.low64, before.high64, own.low64, own.high64};
-    const XXH128_hash_t h = XXH3_128bits_withSeed(both, sizeof both, hash_seed_);
-    pages.block_hashes.push_back({.low = h.low64, .high = h.high64});
-  }
+  extend_block_hashes(pages.block_hashes, tokens, blocks, page_size_, salt, hash_seed_);
 }
 
 std::optional<Page> BlockManager::find(int kind, const BlockHash& hash,
@@ -51,27 +38,41 @@ std::optional<Page> BlockManager::find(int kind, const BlockHash& hash,
   return planned->second.pages[kind];
 }
 
-int64_t BlockManager::longest_prefix(std::span<const BlockHash> hashes,
-                                     const std::optional<SchedulingOrder>& order) const {
+int64_t BlockManager::longest_prefix(int64_t blocks, const IsBlock& held) const {
   int64_t best = 0;
-  std::array<int64_t, kKvKinds> run{};  // cached blocks without a gap, up to block b
-  for (size_t b = 0; b < hashes.size(); ++b) {
-    bool held = true;
-    for (int kind = 0; kind < kKvKinds; ++kind) {
-      run[kind] = pools_[kind].pages() == 0 || find(kind, hashes[b], order) ? run[kind] + 1 : 0;
-      held      = held && run[kind] >= reach(kind, static_cast<int64_t>(b) + 1);
+  std::array<int64_t, kKvKinds> run{};  // held blocks without a gap, up to block b
+  for (int64_t b = 0; b < blocks; ++b) {
+    bool all = true;
+    for (const KvKind kind : {kFull, kWindow}) {
+      run[kind] = pools_[kind].pages() == 0 || held(kind, b) ? run[kind] + 1 : 0;
+      all       = all && run[kind] >= reach(kind, b + 1);
     }
     if (run[kFull] == 0) break;
-    if (held) best = static_cast<int64_t>(b) + 1;
+    if (all) best = b + 1;
   }
   return best;
 }
 
-int64_t BlockManager::cached_prefix(std::span<const TokenId> tokens, std::string_view salt) const {
+int64_t BlockManager::cached_prefix(std::span<const TokenId> tokens, std::string_view salt,
+                                    const IsBlock& more) const {
   if (!prefix_cache_) return 0;
   SequencePages pages;
-  hash(pages, tokens, prefix_blocks(static_cast<int64_t>(tokens.size())), salt);
-  return longest_prefix(pages.block_hashes, {}) * page_size_;
+  const int64_t blocks = prefix_blocks(static_cast<int64_t>(tokens.size()));
+  hash(pages, tokens, blocks, salt);
+  return page_size_ * longest_prefix(blocks, [&](KvKind kind, int64_t b) {
+           return pools_[kind].find(pages.block_hashes[static_cast<size_t>(b)]) || (more && more(kind, b));
+         });
+}
+
+std::vector<std::optional<Page>> BlockManager::cached_pages(std::span<const TokenId> tokens,
+                                                            std::string_view salt,
+                                                            std::span<const KvBlock> blocks) const {
+  SequencePages hashed;
+  hash(hashed, tokens, static_cast<int64_t>(tokens.size()) / page_size_, salt);
+  std::vector<std::optional<Page>> pages;
+  for (const auto& [kind, block, bytes, owner] : blocks)
+    pages.push_back(pools_[kind].find(hashed.block_hashes.at(static_cast<size_t>(block))));
+  return pages;
 }
 
 std::vector<KvBlock> BlockManager::missing_blocks(std::span<const TokenId> tokens,
@@ -126,7 +127,9 @@ int64_t BlockManager::match_prefix(SequencePages& pages, std::span<const TokenId
                 "a sequence that has pages adopts none");
   if (!prefix_cache_) return 0;
   hash(pages, tokens, prefix_blocks(static_cast<int64_t>(tokens.size())), salt);
-  const int64_t best = longest_prefix(pages.block_hashes, order);
+  const int64_t best = longest_prefix(std::ssize(pages.block_hashes), [&](KvKind kind, int64_t b) {
+    return find(kind, pages.block_hashes[static_cast<size_t>(b)], order).has_value();
+  });
   pages.committed = pages.planned = best;
   for (int kind = 0; kind < kKvKinds; ++kind) {
     BlockPool& pool     = pools_[kind];

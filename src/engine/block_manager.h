@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/block_hash.h"
 #include "engine/block_pool.h"
 #include "engine/kv_block.h"
 #include "model/tokenizer.h"
@@ -71,8 +72,13 @@ class BlockManager {
   void plan(SequencePages& pages, std::span<const model::TokenId> tokens, int64_t end, std::string_view salt,
             SchedulingOrder order);
 
-  // What match_prefix() would find.
-  int64_t cached_prefix(std::span<const model::TokenId> tokens, std::string_view salt) const;
+  // What match_prefix() would find; with `more`, if those blocks were cached too.
+  using IsBlock = std::function<bool(KvKind, int64_t block)>;
+  int64_t cached_prefix(std::span<const model::TokenId> tokens, std::string_view salt,
+                        const IsBlock& more = {}) const;
+  // The page of each block of `tokens` that is cached.
+  std::vector<std::optional<Page>> cached_pages(std::span<const model::TokenId> tokens, std::string_view salt,
+                                                std::span<const KvBlock> blocks) const;
 
   // For blocks that another engine has computed. A prefix is that of match_prefix(): it ends before the last
   // token. It needs all its blocks for full attention, and those that its end attends to for the window.
@@ -122,9 +128,8 @@ class BlockManager {
   // The page of a block that is cached, or planned by a sequence before `order`.
   std::optional<Page> find(int kind, const BlockHash& hash,
                            const std::optional<SchedulingOrder>& order) const;
-  // The number of blocks of the longest prefix that find() finds.
-  int64_t longest_prefix(std::span<const BlockHash> hashes,
-                         const std::optional<SchedulingOrder>& order) const;
+  // The number of blocks of the longest prefix, of at most `blocks`, all of whose needed blocks are held.
+  int64_t longest_prefix(int64_t blocks, const IsBlock& held) const;
   // Blocks from `begin` to `end` are computed, or will not be.
   void forget_plan(const SequencePages& pages, int64_t begin, int64_t end);
   // How many of the blocks before block b a sequence that continues at b attends to.

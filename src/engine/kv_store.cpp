@@ -26,4 +26,20 @@ bool KvStore::insert(std::span<const model::TokenId> prompt, std::string_view sa
   return inserted;
 }
 
+void KvStore::read(std::span<const model::TokenId> prompt, std::string_view salt,
+                   std::span<const KvBlock> blocks, const KvBlockListener& take) {
+  const auto cached = blocks_.cached_pages(prompt, salt, blocks);
+  std::vector<KvPage> pages;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (cached[i]) {
+      pages.push_back({.kind = blocks[i].kind, .page = *cached[i]});
+      places.push_back(blocks[i].block);
+    }
+  runner_.read_kv_blocks(
+      pages, [&](size_t i, std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+        take({.kind = pages[i].kind, .block = places[i], .bytes = bytes, .owner = std::move(owner)});
+      });
+}
+
 }  // namespace fathom::engine

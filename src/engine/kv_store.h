@@ -21,9 +21,10 @@ class KvStore {
  public:
   KvStore(BlockManager& blocks, ModelRunner& runner) : blocks_(blocks), runner_(runner) {}
 
-  // A request with this prompt would find so many of its tokens.
-  int64_t cached_tokens(std::span<const model::TokenId> prompt, std::string_view salt) const {
-    return blocks_.cached_prefix(prompt, salt);
+  // A request with this prompt would find so many of its tokens; with `more`, if those blocks came too.
+  int64_t cached_tokens(std::span<const model::TokenId> prompt, std::string_view salt,
+                        const BlockManager::IsBlock& more = {}) const {
+    return blocks_.cached_prefix(prompt, salt, more);
   }
   // What lacks for the longest prefix that a cache can hold; the spans are empty.
   std::vector<KvBlock> missing(std::span<const model::TokenId> prompt, std::string_view salt) const {
@@ -32,6 +33,11 @@ class KvStore {
   // Adds blocks. False, and nothing is added, where pages are too few or one of missing() is not among them.
   // Owners are kept until the bytes were read, which may be later.
   bool insert(std::span<const model::TokenId> prompt, std::string_view salt, std::span<const KvBlock> blocks);
+
+  // Hands out those of `blocks`, full ones of `prompt`, that are cached, before it returns. `take` may keep
+  // the bytes with their owner.
+  void read(std::span<const model::TokenId> prompt, std::string_view salt, std::span<const KvBlock> blocks,
+            const KvBlockListener& take);
 
   // ModelRunner's.
   void prepare_reads() { runner_.prepare_kv_reads(); }

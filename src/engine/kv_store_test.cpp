@@ -173,6 +173,40 @@ TEST_F(KvStoreTest, OnlyWhatLacksIsMissing) {
   EXPECT_EQ(with_kv(*decoder, [&](KvStore& store) { return store.cached_tokens(whole, "other"); }), 0);
 }
 
+// Blocks that are read from a cache are those that were reported while they were computed. With some of them
+// at hand, a longer prefix could be found: all but the window's blocks are not enough.
+TEST_F(KvStoreTest, WhatIsCachedCanBeRead) {
+  const auto prefiller = engine(), decoder = engine();
+  const auto prompt   = prompt_of(161);
+  const Blocks blocks = prefill(*prefiller, prompt);
+  std::vector<KvBlock> all;
+  for (int64_t block = 0; block < 10; ++block)
+    for (const KvKind kind : {kFull, kWindow}) all.push_back({.kind = kind, .block = block, .bytes = {}});
+  std::vector<KvBlock> read;
+  with_kv(*prefiller, [&](KvStore& store) {
+    store.read(prompt, "", all, [&](const KvBlock& block) { read.push_back(block); });
+    return 0;
+  });
+  ASSERT_EQ(read.size(), 20u);
+  for (const KvBlock& block : read) {
+    const auto reported = blocks.find({block.kind, block.block});
+    if (reported == blocks.end()) continue;  // of the window, and not needed at the end
+    EXPECT_TRUE(std::ranges::equal(block.bytes, reported->second.bytes));
+  }
+  const auto found = [&](const BlockManager::IsBlock& more) {
+    return with_kv(*decoder, [&](KvStore& store) { return store.cached_tokens(prompt, "", more); });
+  };
+  EXPECT_EQ(found({}), 0);
+  EXPECT_EQ(found([](KvKind, int64_t) { return true; }), 160);
+  EXPECT_EQ(found([](KvKind, int64_t block) { return block != 5; }), 80);
+  EXPECT_EQ(found([](KvKind kind, int64_t) { return kind == kFull; }), 0);
+  EXPECT_EQ(found([](KvKind kind, int64_t block) { return kind == kFull || block > 3; }), 160);
+  with_kv(*decoder, [&](KvStore& store) {
+    store.read(prompt, "", all, [](const KvBlock&) { ADD_FAILURE() << "nothing is cached"; });
+    return 0;
+  });
+}
+
 TEST_F(KvStoreTest, AnIncompleteSetOrTooFewPagesChangeNothing) {
   const auto prefiller = engine(), decoder = engine(), small = engine(512);
   const auto prompt   = prompt_of(300);

@@ -9,6 +9,7 @@
 
 #include "core/expect.h"
 #include "http/sse.h"
+#include "serve/bearer_token.h"
 #include "serve/random_id.h"
 #include "serve/request_context.h"
 #include "serve/routes.h"
@@ -75,14 +76,6 @@ std::string request_id_of(const http::Request& request) {
   return usable ? std::string(given) : new_id("");
 }
 
-// Takes the same time however many bytes match, so that timing reveals nothing about the key.
-bool equal_in_constant_time(std::string_view given, std::string_view secret) {
-  unsigned char difference = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i)
-    difference |= static_cast<unsigned char>(given[i] ^ secret[i % secret.size()]);
-  return difference == 0;
-}
-
 }  // namespace
 
 Api::Api(ApiOptions options) : options_(std::move(options)) {
@@ -105,17 +98,6 @@ void Api::ready(ApiModel model) {
 }
 
 void Api::drain() { draining_ = true; }
-
-bool Api::authorized(const http::Request& request, const std::string& key) const {
-  constexpr std::string_view kScheme = "bearer ";
-  std::string_view given             = request.header("Authorization");
-  const bool bearer =
-      given.size() > kScheme.size() && std::equal(kScheme.begin(), kScheme.end(), given.begin(),
-                                                  [](char a, char b) { return a == (b | 0x20); });
-  if (!bearer) return false;
-  given.remove_prefix(kScheme.size());
-  return equal_in_constant_time(given.substr(std::min(given.find_first_not_of(' '), given.size())), key);
-}
 
 // The headers of every response.
 std::vector<http::Header> Api::headers_for(const http::Request& request,
@@ -166,7 +148,7 @@ void Api::handle(http::Request request, std::shared_ptr<http::Exchange> exchange
                                      "");
   }
   const std::string& key = route->admin ? options_.admin_api_key : options_.api_key;
-  if (!route->open && !key.empty() && !authorized(context.request, key))
+  if (!route->open && !key.empty() && !has_bearer_token(context.request, key))
     return context.refuse({.status  = 401,
                            .type    = "AuthenticationError",
                            .message = fmt::format("this server wants its {} in the header `Authorization: "

@@ -70,7 +70,6 @@ class Api {
 
  private:
   void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) const;
-  bool authorized(const http::Request& request, const std::string& key) const;
   std::vector<http::Header> headers_for(const http::Request& request, const std::string& request_id) const;
 
   const ApiOptions options_;

@@ -41,7 +41,7 @@ PrefillOffload::PrefillOffload(engine::Engine& engine, const Options& options)
     : engine_(engine),
       options_(options),
       landing_(landing_options(engine, options.lease)),
-      next_id_(kFirstOffloaded) {
+      held_(engine, kFirstOffloaded) {
   const std::span<std::byte> memory = landing_.memory().bytes();
   const auto block                  = static_cast<size_t>(landing_.page_bytes());
   std::promise<std::shared_ptr<void>> pinned;
@@ -92,15 +92,10 @@ std::vector<std::string> PrefillOffload::peers() const {
 // The engine still runs, so everything that was begun ends through it.
 PrefillOffload::~PrefillOffload() {
   for (Peer& peer : peers_) peer.client->stop();
-  std::vector<RequestId> left;
-  {
-    const std::lock_guard lock(mutex_);
-    draining_ = true;
-    for (const auto& [id, one] : offloaded_) left.push_back(id);
-  }
-  for (const RequestId id : left) cancel(id);
+  for (const auto& one : held_.end()) revoke(static_cast<const Offloaded&>(*one));
+  held_.wait_until_gone();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return offloaded_.empty() && read_ == 0; });
+  changed_.wait(lock, [&] { return read_ == 0; });
 }
 
 std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request request,
@@ -113,20 +108,12 @@ std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request 
   if (tokens < least_uncached(request) || full || peers().empty())
     return engine_.submit(std::move(request), std::move(listener));
   if (auto refusal = engine_.refusal(request)) return *refusal;
-  auto one      = std::make_shared<Offloaded>();
-  one->tokens   = request.prompt;
-  one->received = OffloadClock::now();
+  auto one    = std::make_shared<Offloaded>();
+  one->tokens = request.prompt;
   one->tokens.insert(one->tokens.end(), request.resumed.begin(), request.resumed.end());
   one->request  = std::move(request);
   one->listener = std::move(listener);
-  {
-    const std::lock_guard lock(mutex_);
-    if (draining_)
-      return engine::Refusal{engine::Refusal::Reason::stopping,
-                             "the engine is stopping and takes no more requests"};
-    one->id = next_id_++;
-    offloaded_.emplace(one->id, one);
-  }
+  if (auto refusal = held_.hold(one)) return *refusal;
   engine_.with_kv([this, one](engine::KvStore& store) { consider(one, store); });
   return one->id;
 }
@@ -140,9 +127,10 @@ int64_t PrefillOffload::least_uncached(const engine::Request& request) const {
 // On the engine's thread: what lacks here, and whether it is enough to ask for.
 void PrefillOffload::consider(const OffloadedPtr& one, engine::KvStore& store) {
   const int64_t cached = store.cached_tokens(one->tokens, one->request.cache_salt);
-  if (static_cast<int64_t>(one->tokens.size()) - cached < least_uncached(one->request)) return compute(one);
+  if (static_cast<int64_t>(one->tokens.size()) - cached < least_uncached(one->request))
+    return held_.release(one);
   one->blocks = store.missing(one->tokens, one->request.cache_salt);
-  if (one->blocks.empty() || !ask(one)) compute(one);
+  if (one->blocks.empty() || !ask(one)) held_.release(one);
 }
 
 bool PrefillOffload::ask(const OffloadedPtr& one) {
@@ -153,7 +141,7 @@ bool PrefillOffload::ask(const OffloadedPtr& one) {
   http::Client* client = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (one->cancelled || draining_) return false;
+    if (!held_.may_wait(*one)) return false;
     for (size_t i = 0; i < peers_.size() && !client; ++i) {
       one->peer        = next_peer_++ % peers_.size();
       const Peer& peer = peers_[one->peer];
@@ -163,8 +151,7 @@ bool PrefillOffload::ask(const OffloadedPtr& one) {
     const auto granted =
         landing_.grant(sizes, now, [this, one](transfer::Outcome outcome) { landed(one, outcome); });
     if (!granted) return false;
-    one->grant = *granted;
-    one->asked = true;
+    one->grant = *granted;  // from now on cancel() revokes it
     ++stats_.asked;
   }
   http::ClientRequest call{.method  = "POST",
@@ -202,7 +189,7 @@ void PrefillOffload::landed(const OffloadedPtr& one, transfer::Outcome outcome) 
   }
   engine_.with_kv([this, one, outcome](engine::KvStore& store) {
     if (outcome == transfer::Outcome::complete) use_blocks(*one, store);
-    compute(one);
+    held_.release(one);  // as any other; blocks that were evicted meanwhile are computed
   });
 }
 
@@ -226,88 +213,35 @@ void PrefillOffload::use_blocks(Offloaded& one, engine::KvStore& store) {
   const int64_t had = store.cached_tokens(one.tokens, one.request.cache_salt);
   const bool used   = store.insert(one.tokens, one.request.cache_salt, one.blocks);
   for (engine::KvBlock& block : one.blocks) block.owner = nullptr;
-  if (used) one.request.received_tokens = store.cached_tokens(one.tokens, one.request.cache_salt) - had;
+  if (used) one.request.received_tokens += store.cached_tokens(one.tokens, one.request.cache_salt) - had;
   const std::lock_guard lock(mutex_);
   used ? ++stats_.landed : ++stats_.failed;
   if (used) stats_.blocks += static_cast<int64_t>(one.blocks.size());
 }
 
-// On the engine's thread: the request goes on as any other. Blocks that were evicted meanwhile are computed.
-void PrefillOffload::compute(const OffloadedPtr& one) {
-  const auto ends = [this, one](FinishReason reason, std::string_view error) {
-    const auto now = OffloadClock::now();
-    const engine::RequestTimes times{
-        .received = one->received, .scheduled = now, .first_token = now, .finished = now};
-    one->listener({.tokens = {}, .finish = reason, .error = error, .times = &times});
-    end(one->id);
-  };
-  std::unique_lock lock(mutex_);
-  if (one->cancelled) {
-    lock.unlock();
-    return ends(*one->cancelled, "");
-  }
-  auto submitted = engine_.submit(std::move(one->request), [this, one](const engine::RequestOutput& output) {
-    engine::RequestOutput told = output;
-    engine::RequestTimes times;
-    if (output.times) {
-      times          = *output.times;
-      times.received = one->received;
-      told.times     = &times;
-    }
-    one->listener(told);
-    if (output.finish) end(one->id);
-  });
-  if (const auto* id = std::get_if<RequestId>(&submitted)) {
-    one->engine_id = *id;
-    return;
-  }
-  lock.unlock();
-  ends(FinishReason::error, std::get<engine::Refusal>(submitted).message);
-}
-
-void PrefillOffload::end(RequestId id) {
-  const std::lock_guard lock(mutex_);
-  offloaded_.erase(id);
-  changed_.notify_all();  // under the lock: the destructor waits for it
-}
-
 void PrefillOffload::cancel(RequestId id, FinishReason reason) {
-  if (id < kFirstOffloaded) return engine_.cancel(id, reason);
+  if (const auto one = held_.cancel(id, reason)) revoke(static_cast<const Offloaded&>(*one));
+}
+
+// Where its prompt was asked for, that ends now, and landed() goes on with the request.
+void PrefillOffload::revoke(const Offloaded& one) {
   transfer::Tag tag;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = offloaded_.find(id);
-    if (found == offloaded_.end()) return;
-    Offloaded& one = *found->second;
-    if (one.engine_id) return engine_.cancel(*one.engine_id, reason);
-    if (!one.cancelled) one.cancelled = reason;
     tag = one.grant.tag;
   }
-  landing_.revoke(tag);  // if it was asked; then compute() ends it
+  landing_.revoke(tag);
 }
 
 engine::GeneratorStats PrefillOffload::stats() const {
   engine::GeneratorStats stats = engine_.stats();
-  const std::lock_guard lock(mutex_);
-  for (const auto& [id, one] : offloaded_) {
-    if (one->engine_id) continue;
-    ++stats.waiting;
-    stats.waiting_tokens += static_cast<int64_t>(one->tokens.size());
-  }
+  held_.add_to(stats);
   return stats;
 }
 
 bool PrefillOffload::drain(std::chrono::nanoseconds timeout) {
   const auto until = OffloadClock::now() + timeout;
-  {
-    std::unique_lock lock(mutex_);
-    draining_ = true;
-    if (!changed_.wait_until(lock, until, [&] {
-          return std::none_of(offloaded_.begin(), offloaded_.end(),
-                              [](const auto& one) { return !one.second->engine_id; });
-        }))
-      return false;
-  }
+  if (!held_.drain(until)) return false;
   return engine_.drain(std::max(std::chrono::nanoseconds(0), until - OffloadClock::now()));
 }
 

@@ -10,15 +10,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core/result.h"
 #include "engine/engine.h"
 #include "engine/generator.h"
 #include "http/client.h"
+#include "serve/held_requests.h"
 #include "serve/worker_protocol.h"
 #include "transfer/landing.h"
 #include "transfer/socket_transfer.h"
@@ -74,19 +73,11 @@ class PrefillOffload final : public engine::Generator {
     bool asked = true;  // false: it was a prefill worker
   };
   // A request that is, or was, considered for offloading.
-  struct Offloaded {
-    engine::RequestId id = 0;
-    engine::Request request;
-    engine::Listener listener;
+  struct Offloaded : HeldRequests::Held {
     std::vector<model::TokenId> tokens;  // prompt and answer so far
-    engine::TimePoint received;
     size_t peer = 0;
-    transfer::Grant grant;
+    transfer::Grant grant;  // under mutex_
     std::vector<engine::KvBlock> blocks;
-    bool asked = false;
-    // Under mutex_.
-    std::optional<engine::FinishReason> cancelled;
-    std::optional<engine::RequestId> engine_id;
   };
   using OffloadedPtr = std::shared_ptr<Offloaded>;
 
@@ -96,8 +87,7 @@ class PrefillOffload final : public engine::Generator {
   bool ask(const OffloadedPtr& one);
   void landed(const OffloadedPtr& one, transfer::Outcome outcome);
   void use_blocks(Offloaded& one, engine::KvStore& store);
-  void compute(const OffloadedPtr& one);
-  void end(engine::RequestId id);
+  void revoke(const Offloaded& one);
 
   engine::Engine& engine_;
   const Options options_;
@@ -109,11 +99,10 @@ class PrefillOffload final : public engine::Generator {
   // Under mutex_.
   std::vector<Peer> peers_;
   size_t next_peer_ = 0;
-  std::unordered_map<engine::RequestId, OffloadedPtr> offloaded_;
-  engine::RequestId next_id_;
   OffloadStats stats_;
-  bool draining_ = false;
-  int64_t read_  = 0;  // transfers whose blocks the engine still reads
+  int64_t read_ = 0;  // transfers whose blocks the engine still reads
+
+  HeldRequests held_;
 };
 
 }  // namespace fathom::serve

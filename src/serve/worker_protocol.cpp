@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/expect.h"
+#include "engine/engine.h"
 
 namespace fathom::serve {
 namespace {
@@ -248,6 +249,26 @@ std::string model_fingerprint(const model::Checkpoint& checkpoint) {
     hash             = XXH3_64bits_withSeed(begin.data(), begin.size(), hash);
   }
   return fmt::format("{:016x}", hash);
+}
+
+std::string kv_layout(const engine::Engine& engine) {
+  const engine::EngineConfig& config = engine.config();
+  return fmt::format("{} {} {} {} {} {} {}", model_fingerprint(engine.checkpoint()),
+                     config.gpu ? "gpu" : "cpu", config.page_size, engine.kv_block_bytes(engine::kFull),
+                     engine.kv_block_bytes(engine::kWindow), static_cast<int>(config.kv_dtype),
+                     static_cast<int>(config.activation_dtype));
+}
+
+Status can_share_kv(const engine::Engine& engine, std::string_view flag) {
+  if (engine.kv_block_bytes(engine::kFull) + engine.kv_block_bytes(engine::kWindow) == 0)
+    return Error{
+        fmt::format("the KV cache of {} cannot be moved to other workers: {} needs as many key-value "
+                    "heads as ranks, or more",
+                    engine.device_name(), flag)};
+  if (!engine.config().prefix_cache || !engine.config().paged_kv)
+    return Error{fmt::format(
+        "blocks of other workers land in the prefix cache: {} needs it, and a paged KV cache", flag)};
+  return Ok();
 }
 
 }  // namespace fathom::serve

@@ -18,6 +18,10 @@
 #include "serve/structured_output.h"
 #include "transfer/transfer.h"
 
+namespace fathom::engine {
+class Engine;
+}
+
 namespace fathom::serve {
 
 // What a process does. `router`: it has no engine.
@@ -81,7 +85,11 @@ struct RoleAssignment {
 nlohmann::ordered_json json_of(const RoleAssignment& assignment);
 Result<RoleAssignment> parse_assignment(const nlohmann::ordered_json& json);
 
-// Equal for workers whose blocks and tokens fit together: the same weights, and the same pages.
+// Equal for the same weights.
 std::string model_fingerprint(const model::Checkpoint& checkpoint);
+// Equal for engines whose blocks are interchangeable: the same weights and pages, in the same types.
+std::string kv_layout(const engine::Engine& engine);
+// Whether blocks of this engine can go to others, and theirs come here; `flag` is named in the error.
+Status can_share_kv(const engine::Engine& engine, std::string_view flag);
 
 }  // namespace fathom::serve

@@ -77,23 +77,13 @@ Worker::~Worker() {
 
 Result<std::unique_ptr<Worker>> Worker::start(engine::Engine& engine, const OutputConstraints& constraints,
                                               Options options) {
-  if (engine.kv_block_bytes(engine::kFull) + engine.kv_block_bytes(engine::kWindow) == 0)
-    return Error{
-        fmt::format("the KV cache of {} cannot be moved to other workers: --role needs as many key-value "
-                    "heads as ranks, or more",
-                    engine.device_name())};
-  if (!engine.config().prefix_cache || !engine.config().paged_kv)
-    return Error{"blocks of other workers land in the prefix cache: --role needs it, and a paged KV cache"};
+  if (const Status able = can_share_kv(engine, "--role"); !able) return able.error();
   std::unique_ptr<Worker> worker(new Worker(engine, constraints, options.role));
-  const std::string layout = fmt::format(
-      "{} {} {} {} {} {} {}", worker->model_, engine.config().gpu ? "gpu" : "cpu", engine.config().page_size,
-      engine.kv_block_bytes(engine::kFull), engine.kv_block_bytes(engine::kWindow),
-      static_cast<int>(engine.config().kv_dtype), static_cast<int>(engine.config().activation_dtype));
-  options.offload.layout = layout;
+  options.offload.layout = kv_layout(engine);
   auto offload           = PrefillOffload::start(engine, options.offload);
   if (!offload) return offload.error();
   worker->offload_ = std::move(offload).value();
-  worker->jobs_    = std::make_unique<PrefillJobs>(engine, layout, options.iteration_timeout);
+  worker->jobs_    = std::make_unique<PrefillJobs>(engine, options.offload.layout, options.iteration_timeout);
   return worker;
 }
 

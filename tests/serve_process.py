@@ -80,11 +80,11 @@ class Reply:
 
 
 class Server:
-    """Listens on a free port. The end of a `with` kills it if it still runs."""
+    """Listens on a free port, or on `port`. The end of a `with` kills it if it still runs."""
 
     def __init__(self, fathom, *flags, model=BUNDLED, wait=True, environment=None, listening="127.0.0.1",
-                 launcher=()):
-        command = [*launcher, fathom, "serve", "--model", model, "--port", 0, *flags]
+                 launcher=(), verb=None, port=0):
+        command = [*launcher, fathom, *(verb or ("serve", "--model", model)), "--port", port, *flags]
         self.process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
         self.log = []

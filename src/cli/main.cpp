@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   add_chat(app, exit_code);
   add_bench(app, exit_code);
   add_serve(app, exit_code);
+  add_kv_pool(app, exit_code);
   add_launch(app, exit_code);
   add_book(app, exit_code);
   add_environment_variables(app);

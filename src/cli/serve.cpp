@@ -1,8 +1,6 @@
 // fathom serve: the OpenAI-compatible server, from start to SIGTERM. With --role it is a worker of a
 // disaggregated server, or the router in front of them.
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +22,7 @@
 #include "cli/open_file_limit.h"
 #include "cli/progress.h"
 #include "cli/serve_flags.h"
+#include "cli/server_process.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
@@ -35,6 +34,7 @@
 #include "serve/api.h"
 #include "serve/embedded_files.h"
 #include "serve/gpu_monitor.h"
+#include "serve/kv_connector.h"
 #include "serve/metrics.h"
 #include "serve/request_context.h"
 #include "serve/request_router.h"
@@ -44,34 +44,6 @@
 
 namespace fathom::cli {
 namespace {
-
-// Blocks SIGINT and SIGTERM so that one thread can wait for them. Construct it before any other thread
-// starts: threads inherit the signal mask.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    FATHOM_EXPECT(pthread_sigmask(SIG_BLOCK, &set_, &before_) == 0, "signals can be blocked");
-  }
-  ~StopSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  StopSignals(const StopSignals&)            = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-
-  void wait() const {
-    int signal = 0;
-    sigwait(&set_, &signal);
-  }
-  bool arrived_within(std::chrono::nanoseconds time) const {
-    const timespec limit{.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
-    return sigtimedwait(&set_, nullptr, &limit) > 0;
-  }
-  bool arrived() const { return arrived_within(std::chrono::nanoseconds(0)); }
-
- private:
-  sigset_t set_, before_;
-};
 
 // Ends the process at once where a signal comes while the model is loaded, or no worker is there: nothing has
 // been accepted, so nothing is lost, and a host that shuts down does not wait for minutes of loading.
@@ -97,29 +69,21 @@ class EndWhileLoading {
   std::thread watching_;
 };
 
-// As PID 1 of a container we are the parent of orphans, of `docker exec` for instance. Nobody else waits for
-// them, so the kernel is told not to keep what is left of them.
-void leave_no_zombies() {
-  if (getpid() == 1) signal(SIGCHLD, SIG_IGN);
-}
-
-std::string address_of(const ServeFlags& flags, uint16_t port) {
-  const bool v6 = flags.http.host.find(':') != std::string::npos;
-  return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", flags.http.host, v6 ? "]" : "", port);
-}
-
 // The model's default name: that of its folder.
 std::string name_of(const std::filesystem::path& folder) {
   const std::string name = std::filesystem::weakly_canonical(folder).filename().string();
   return name.empty() ? "model" : name;
 }
 
-// "host:port", or an address with its scheme.
+// Of "host:port", or of an address with its scheme.
+http::Url url_of(const std::string& peer) {
+  return value_or_usage_error(
+      http::parse_url(peer.find("://") == std::string::npos ? "http://" + peer : peer));
+}
+
 std::vector<http::Url> peers_of(const ServeFlags& flags) {
   std::vector<http::Url> urls;
-  for (const std::string& peer : flags.peers)
-    urls.push_back(value_or_usage_error(
-        http::parse_url(peer.find("://") == std::string::npos ? "http://" + peer : peer)));
+  for (const std::string& peer : flags.peers) urls.push_back(url_of(peer));
   return urls;
 }
 
@@ -130,6 +94,7 @@ struct Backend {
   std::optional<model::Checkpoint> checkpoint;  // of a router, for its tokenizer
   std::optional<serve::OutputConstraints> constraints;
   std::unique_ptr<serve::Worker> worker;
+  std::unique_ptr<serve::KvConnector> connector;  // with --kv-pool, in front of worker or engine
   std::unique_ptr<serve::RequestRouter> router;
   std::unique_ptr<serve::SloAdmission> admission;  // in front of the one of these that answers
   std::string ready;                               // for people
@@ -137,6 +102,7 @@ struct Backend {
   const model::Checkpoint& model() const { return engine ? engine->checkpoint() : *checkpoint; }
   engine::Generator& generator() const {
     if (admission) return *admission;
+    if (connector) return *connector;
     return router ? static_cast<engine::Generator&>(*router) : worker ? worker->generator() : *engine;
   }
 };
@@ -151,16 +117,7 @@ void make_constraints(Backend& backend, const std::filesystem::path& folder) {
   backend.constraints.emplace(*model.tokenizer, model.harmony, model.eos_ids, model.config.vocab_size);
 }
 
-void open_worker(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder) {
-  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
-  auto config    = flags.engine.chosen();
-  config.loading = loading_on(display, folder.string());
-  backend.engine = open_engine(folder, config);
-  make_constraints(backend, folder);
-  backend.ready = fmt::format("ready on {}: {} sequences at once, room for the keys and values of {} tokens",
-                              backend.engine->device_name(), backend.engine->config().max_sequences,
-                              backend.engine->config().kv_tokens);
-  if (flags.role.empty()) return;
+void open_role(Backend& backend, const ServeFlags& flags) {
   backend.worker =
       value_or_usage_error(serve::Worker::start(*backend.engine, *backend.constraints,
                                                 {.role              = *serve::role_named(flags.role),
@@ -171,6 +128,25 @@ void open_worker(Backend& backend, const ServeFlags& flags, const std::filesyste
                                                  .iteration_timeout = flags.iteration_timeout()}));
   backend.ready += fmt::format("; role {}, {} prefill worker{} to ask", flags.role, flags.peers.size(),
                                flags.peers.size() == 1 ? "" : "s");
+}
+
+void open_worker(Backend& backend, const ServeFlags& flags, const std::filesystem::path& folder) {
+  ProgressDisplay display(stderr, terminal_columns(STDERR_FILENO));
+  auto config    = flags.engine.chosen();
+  config.loading = loading_on(display, folder.string());
+  backend.engine = open_engine(folder, config);
+  make_constraints(backend, folder);
+  backend.ready = fmt::format("ready on {}: {} sequences at once, room for the keys and values of {} tokens",
+                              backend.engine->device_name(), backend.engine->config().max_sequences,
+                              backend.engine->config().kv_tokens);
+  if (!flags.role.empty()) open_role(backend, flags);
+  if (flags.kv_pool.empty()) return;
+  backend.connector = value_or_usage_error(serve::KvConnector::start(
+      *backend.engine, backend.generator(),
+      {.pool = url_of(flags.kv_pool), .api_key = flags.api_key, .warn = [](const std::string& what) {
+         fmt::print(stderr, "{}\n", what);
+       }}));
+  backend.ready += fmt::format("; KV cache pool {}", flags.kv_pool);
 }
 
 // None: the decode workers decide.
@@ -271,9 +247,9 @@ int serve_model(ServeFlags flags) {
   machine::RaplCounters cpus;
   std::unique_ptr<serve::ServeMetrics> metrics;
   std::unique_ptr<serve::GpuMonitor> gpus;
-  const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
-  fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address_of(flags, server->port()),
-             folder.string());
+  const auto server         = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
+  const std::string address = http::to_string({.host = flags.http.host, .port = server->port()});
+  fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address, folder.string());
 
   {
     const EndWhileLoading end(signals);
@@ -287,6 +263,8 @@ int serve_model(ServeFlags flags) {
   serve::ServeMetrics::Sources sources{.http = [&server = *server] { return server.stats(); }};
   if (!cpus.empty()) sources.cpu_energy = [&cpus] { return cpus.read(); };
   if (backend.router) sources.router = [&router = *backend.router] { return router.router_stats(); };
+  if (backend.connector)
+    sources.kv_connector = [&connector = *backend.connector] { return connector.connector_stats(); };
   if (backend.admission) sources.slo = [&admission = *backend.admission] { return admission.slo_stats(); };
   metrics = std::make_unique<serve::ServeMetrics>(
       serve::ServeMetrics::Model{.name            = flags.names.front(),
@@ -312,8 +290,7 @@ int serve_model(ServeFlags flags) {
   fmt::print(stderr,
              "{} is {}\nChat on {}/ or through {}/v1; Ctrl-C or SIGTERM stops it after running requests "
              "finish, a second one at once\n",
-             flags.names.front(), backend.ready, address_of(flags, server->port()),
-             address_of(flags, server->port()));
+             flags.names.front(), backend.ready, address, address);
 
   signals.wait();
   const int64_t left = generator.stats().running + generator.stats().waiting;

@@ -12,6 +12,8 @@ void check_serve_flags(const ServeFlags& flags) {
     throw UsageError("--peer needs --role: decode asks its peers for prefills, router sends them requests");
   if (flags.role == "router" && flags.peers.empty())
     throw UsageError("a router needs workers: --peer HOST:PORT, once for each");
+  if (flags.role == "router" && !flags.kv_pool.empty())
+    throw UsageError("a router has no keys and values: give --kv-pool to its workers");
   if (flags.role == "prefill" && !flags.peers.empty())
     throw UsageError("a prefill worker asks nobody: give --peer to the decode workers");
   if (flags.role != "router" && flags.routing_policy != "worker")
@@ -63,6 +65,10 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option(
           "--peer", flags.peers,
           "HOST:PORT, once for each: of decode and both, prefill workers to ask; of router, its workers")
+      ->group("Workers");
+  verb.add_option(
+          "--kv-pool", flags.kv_pool,
+          "HOST:PORT of a `fathom kv-pool`: take keys and values of prompts from there, and bring them there")
       ->group("Workers");
   verb.add_option("--transfer", flags.transfer,
                   "How keys and values come from prefill workers: tcp, or shm between processes of one host")

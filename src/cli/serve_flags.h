@@ -21,6 +21,7 @@ struct ServeFlags {
   double drain_s = 30;
   std::string role, transfer = "tcp";  // role "": a server by itself
   std::vector<std::string> peers;
+  std::string kv_pool;  // "": none
   double iteration_timeout_s = 60;
   std::string routing_policy = "worker";
   std::optional<int64_t> max_local_prefill_length;

@@ -26,6 +26,7 @@ void add_generate(CLI::App& app, int& exit_code);
 void add_chat(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
+void add_kv_pool(CLI::App& app, int& exit_code);
 void add_launch(CLI::App& app, int& exit_code);
 void add_book(CLI::App& app, int& exit_code);
 

@@ -259,6 +259,27 @@ void add_router(const RouterStats& stats, Exposition& to) {
                     "worker", utilization);
 }
 
+void add_kv_connector(const KvConnectorStats& stats, Exposition& to) {
+  to.gauge({"fathom_kv_connector_up"}, "1: the KV cache pool answers.", stats.up ? 1 : 0);
+  to.counters<int64_t>({"fathom_kv_connector_lookups"},
+                       "Prompts that were looked up in the KV cache pool, by what came of it.", "result",
+                       Counted{{"loaded", stats.loads},
+                               {"missed", stats.misses},
+                               {"unneeded", stats.unneeded},
+                               {"failed", stats.failures}});
+  to.counter({"fathom_kv_connector_loaded_blocks"}, "Blocks that came from the pool.", stats.loaded_blocks);
+  to.counter({"fathom_kv_connector_loaded_bytes"}, "Their bytes.", stats.loaded_bytes);
+  to.counter({"fathom_kv_connector_stored_prompts"},
+             "Prompts of which the pool has all blocks that were still here to be brought.",
+             stats.stored_prompts);
+  to.counter({"fathom_kv_connector_stored_blocks"}, "Blocks that were brought to the pool.",
+             stats.stored_blocks);
+  to.counter({"fathom_kv_connector_stored_bytes"}, "Their bytes.", stats.stored_bytes);
+  to.counter({"fathom_kv_connector_dropped_prompts"},
+             "Prompts whose blocks were not brought: too many waited, or the pool was away.", stats.dropped);
+  to.counter({"fathom_kv_connector_outages"}, "Times that the pool was lost.", stats.outages);
+}
+
 void add_slo(const SloStats& stats, Exposition& to) {
   to.gauge({"fathom_slo_limit"}, "Requests that --ttft-slo-ms lets run at once.",
            static_cast<double>(stats.limit));
@@ -406,6 +427,7 @@ std::string ServeMetrics::text(const GeneratorStats& stats, const GpuMonitor::Sc
   add_histograms(counts, exposition);
   const Sources& sources = state_->sources;
   if (sources.router) add_router(sources.router(), exposition);
+  if (sources.kv_connector) add_kv_connector(sources.kv_connector(), exposition);
   if (sources.slo) add_slo(sources.slo(), exposition);
   add_device_series(gpus, sources.cpu_energy ? sources.cpu_energy() : std::vector<machine::CpuEnergy>(),
                     exposition);

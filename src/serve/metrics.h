@@ -18,6 +18,7 @@
 #include "http/server.h"
 #include "machine/rapl.h"
 #include "serve/gpu_monitor.h"
+#include "serve/kv_connector_stats.h"
 #include "serve/router_stats.h"
 #include "serve/slo_admission.h"
 
@@ -77,6 +78,7 @@ class ServeMetrics {
     std::function<http::ServerStats()> http                     = {};  // connections
     std::function<RouterStats()> router                         = {};
     std::function<SloStats()> slo                               = {};  // SLO-driven admission
+    std::function<KvConnectorStats()> kv_connector              = {};
     std::function<std::vector<machine::CpuEnergy>()> cpu_energy = {};
   };
 

@@ -220,9 +220,9 @@ void answer_worker_route(const Backend& backend, const serve::RequestContext& co
 }
 
 Status update_weights(const Backend& backend, engine::WeightUpdate update, engine::WeightUpdater::Done done) {
-  if (backend.worker || backend.router)
+  if (backend.worker || backend.router || backend.connector)
     return Error{
-        "weights are not replaced in a server of several processes, whose workers exchange keys and values: "
+        "weights are not replaced where several processes exchange keys and values (--role, --kv-pool): "
         "restart the workers one after the other, with another --model"};
   return backend.engine->update_weights(std::move(update), std::move(done));
 }

@@ -67,7 +67,8 @@ TEST(TrainingPlan, NvlinkIsForGroupsWithinADomain) {
   const auto nvlink = [&](int domain) {
     run.domain = domain;
     std::vector<bool> links;
-    for (const AxisPlan& axis : plan_training(run).value().axes) links.push_back(axis.nvlink);
+    const TrainingPlan plan = plan_training(run).value();
+    for (const AxisPlan& axis : plan.axes) links.push_back(axis.nvlink);
     return links;
   };
   EXPECT_EQ(nvlink(8), (std::vector<bool>{true, true, true}));

@@ -40,7 +40,7 @@ using namespace std::chrono_literals;
 struct PutQuestion {
   std::vector<TokenId> prompt;
   int64_t max_tokens = 8;
-  SamplingParameters sampling{.temperature = 0};
+  SamplingParameters sampling{.temperature = 0, .logprobs = 0};
 
   Request request(std::vector<TokenId> resumed = {}) const {
     return {.prompt = prompt, .sampling = sampling, .max_tokens = max_tokens, .resumed = std::move(resumed)};
@@ -49,6 +49,7 @@ struct PutQuestion {
 
 struct VersionedAnswer {
   std::vector<TokenId> tokens;
+  std::vector<double> logprobs;       // of each token; bits of the logits
   std::vector<std::string> versions;  // of each token
   std::optional<FinishReason> finish;
   std::string error, last_version;
@@ -69,6 +70,7 @@ class VersionedClient {
       VersionedAnswer& answer = answers_[number];
       for (const Sampled& token : output.tokens) {
         answer.tokens.push_back(token.id);
+        answer.logprobs.push_back(token.logprob.value_or(0));
         answer.versions.emplace_back(output.weight_version);
       }
       answer.finish        = output.finish;
@@ -155,7 +157,7 @@ class WeightUpdates : public testing::Test {
         all[q].prompt.push_back(static_cast<TokenId>(q % 2 == 1 && t < 32 ? t * 7 + 1 : random() % 384));
       all[q].max_tokens = 4 + static_cast<int64_t>(random() % 20);
       if (q % 5 == 3) all[q].sampling.logit_bias = {{11, 100.0f}};  // it repeats itself: drafts are right
-      if (q % 3 == 1) all[q].sampling = {.temperature = 1.5, .seed = q};
+      if (q % 3 == 1) all[q].sampling = {.temperature = 1.5, .seed = q, .logprobs = 0};
     }
     return all;
   }
@@ -171,13 +173,7 @@ class VersionReferences {
   VersionReferences(std::unique_ptr<Engine> a, std::unique_ptr<Engine> b) {
     engines_["a"] = std::move(a), engines_["b"] = std::move(b);
   }
-  std::vector<TokenId> answer(const std::string& version, const PutQuestion& question,
-                              std::vector<TokenId> resumed = {}) {
-    if (static_cast<int64_t>(resumed.size()) == question.max_tokens) return {};
-    VersionedClient client(*engines_.at(version.substr(0, 1)));
-    return client.ended(client.ask(question.request(std::move(resumed)))).tokens;
-  }
-  // Every token is that of its version after the tokens before it.
+  // Every token, and its probability to the last bit, is that of its version after the tokens before it.
   void expect(const PutQuestion& question, const VersionedAnswer& heard) {
     EXPECT_EQ(heard.error, "");
     for (size_t begin = 0; begin < heard.tokens.size();) {
@@ -187,11 +183,13 @@ class VersionReferences {
       PutQuestion asked = question;  // a token does not depend on how many may come
       if (heard.finish != FinishReason::length || end < heard.tokens.size())
         asked.max_tokens = static_cast<int64_t>(end);
-      const std::vector<TokenId> expected =
-          answer(version, asked, {heard.tokens.begin(), heard.tokens.begin() + static_cast<int64_t>(begin)});
-      EXPECT_EQ(std::vector<TokenId>(heard.tokens.begin() + static_cast<int64_t>(begin),
-                                     heard.tokens.begin() + static_cast<int64_t>(end)),
-                expected)
+      const auto first = static_cast<int64_t>(begin), last = static_cast<int64_t>(end);
+      VersionedClient client(*engines_.at(version.substr(0, 1)));
+      const VersionedAnswer expected =
+          client.ended(client.ask(asked.request({heard.tokens.begin(), heard.tokens.begin() + first})));
+      EXPECT_EQ(std::vector(heard.tokens.begin() + first, heard.tokens.begin() + last), expected.tokens)
+          << "tokens from " << begin << " on, of version " << version;
+      EXPECT_EQ(std::vector(heard.logprobs.begin() + first, heard.logprobs.begin() + last), expected.logprobs)
           << "tokens from " << begin << " on, of version " << version;
       begin = end;
     }
@@ -216,29 +214,31 @@ TEST_F(WeightUpdates, AnswersAreThenThoseOfAnEngineStartedWithTheNewOnes) {
     configs[name]                 = configs["two ranks"];
     configs[name].expert_parallel = true;
   }
-  configs["eplb"].eplb = {.enabled = true, .window_size = 5, .step_interval = 10, .num_redundant_experts = 2};
+  // Experts keep their places: sums in another order would be other bits.
+  configs["eplb"].eplb = {
+      .enabled = true, .window_size = 5, .step_interval = 100000, .num_redundant_experts = 2};
   configs["eplb bf16"].eplb = configs["eplb"].eplb;
   for (const auto& [name, config] : configs) {
     SCOPED_TRACE(name);
     const std::string format = name.ends_with("bf16") ? " bf16" : "";
     auto serving             = engine("a" + format, config);
     VersionedClient client(*serving);
-    const auto answers = [&] {
+    const auto answers_of = [&](VersionedClient& of) {
       std::vector<size_t> numbers;
-      for (const PutQuestion& question : asked) numbers.push_back(client.ask(question.request()));
-      std::vector<std::vector<TokenId>> all;
-      for (const size_t number : numbers) all.push_back(client.ended(number).tokens);
+      for (const PutQuestion& question : asked) numbers.push_back(of.ask(question.request()));
+      std::vector<std::pair<std::vector<TokenId>, std::vector<double>>> all;
+      for (const size_t number : numbers) {
+        const VersionedAnswer answer = of.ended(number);
+        all.emplace_back(answer.tokens, answer.logprobs);
+      }
       return all;
     };
+    const auto answers  = [&] { return answers_of(client); };
     const auto expected = [&](const std::string& of) {
       auto fresh = engine(of + format, config);
       VersionedClient reference(*fresh);
-      std::vector<std::vector<TokenId>> all;
-      for (const PutQuestion& question : asked)
-        all.push_back(reference.ended(reference.ask(question.request())).tokens);
-      return all;
+      return answers_of(reference);
     };
-    // Sums of experts come in another order after each placement, so EPLB's tokens may differ by that.
     const auto of_a = expected("a"), of_b = expected("b");
     EXPECT_NE(of_a, of_b);
     EXPECT_EQ(answers(), of_a);
@@ -377,7 +377,8 @@ TEST_F(WeightUpdates, KeptRequestsGoOnWithTheirKeysAndValues) {
     VersionedClient client(*serving);
     VersionReferences references(engine("a", config), engine("b", config));
     std::vector<PutQuestion> asked = questions(5);
-    for (PutQuestion& question : asked) question.max_tokens = 1000, question.sampling = {.temperature = 0};
+    for (PutQuestion& question : asked)
+      question.max_tokens = 1000, question.sampling = {.temperature = 0, .logprobs = 0};
     for (const PutQuestion& question : asked) client.ask(question.request());
     for (size_t q = 0; q < asked.size(); ++q) client.wait_for_tokens(q, 3);
     EXPECT_EQ(outcome(update(*serving, {.folder = folder("b"), .mode = UpdateMode::keep, .version = "b"})),

@@ -38,8 +38,8 @@ class KvPool(Workers):
         self.addCleanup(pool.__exit__)
         return pool
 
-    def worker(self, pool, *flags, **more):
-        worker = Server(self.FATHOM, *FLAGS, "--kv-pool", f"127.0.0.1:{pool.port}", *flags, **more)
+    def worker(self, pool, *flags, base=FLAGS, **more):
+        worker = Server(self.FATHOM, *base, "--kv-pool", f"127.0.0.1:{pool.port}", *flags, **more)
         self.addCleanup(worker.__exit__)
         return worker
 
@@ -80,7 +80,7 @@ class KvPool(Workers):
 
     def test_a_worker_finds_what_it_has_evicted(self):
         pool = self.pool()
-        small = self.worker(pool, "--kv-tokens", 1024, "--max-model-len", 1024)
+        small = self.worker(pool, base=("--threads", 1, "--max-model-len", 1024, "--kv-tokens", 1024))
         bodies = [asked(10 + i, 20) for i in range(6)]
         for i, body in enumerate(bodies):
             self.answers_as_one(small, body)

@@ -198,6 +198,9 @@ TEST(Segments, MistakesAreErrorsWithTheirPlace) {
   const std::string many = message(written);
   EXPECT_NE(many.find("written has compiled 65 segments"), many.npos) << many;
   EXPECT_NE(many.find("the host reads a value of %1 sum"), many.npos) << many;
+  x[0] = 0;  // a value whose graphs are known
+  EXPECT_NO_THROW(written.run({array(x, {4})}, {array(y, {4})}, pool));
+  EXPECT_EQ(y[1], 3);
 }
 
 }  // namespace

@@ -483,7 +483,7 @@ class Cli(unittest.TestCase):
     def verbs(self, *parents):
         """All verbs, as their help lists them, and those below: [], ["run"], .., ["bench", "latency"], .."""
         told = self.fathom(*parents, "--help").stdout.partition("\nSubcommands:\n")[2].partition("\n\n")[0]
-        below = re.findall(r"^  (\w+)", told, re.MULTILINE)
+        below = re.findall(r"^  ([\w-]+)", told, re.MULTILINE)
         return [list(parents), *(verb for name in below for verb in self.verbs(*parents, name))]
 
     def test_commands_of_the_documents_exist(self):

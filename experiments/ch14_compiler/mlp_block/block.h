@@ -6,7 +6,6 @@
 namespace fathom::lab::mlp_block {
 
 using Block = mlp_layer::Layer;
-using mlp_layer::kHidden, mlp_layer::kIntermediate;
 
 Launch<Block> eager(const Block&, Context&);
 Launch<Block> fused(const Block&, Context&);

@@ -126,17 +126,17 @@ class MeasureEngine(unittest.TestCase):
         self.assertTrue(self.engines(record)["fathom"]["settings"].endswith("--activation-dtype int8"))
 
     def test_not_installed_and_without_a_file_for_it(self):
-        engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1")))
+        engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1", "--loads", "decode", "--batches", "1")))
         self.assertEqual(engines["llama.cpp"], {"name": "llama.cpp", "status": "skipped",
                                                 "why_not": "not installed: no llama-server on PATH"})
         self.install_stub()
         (self.model / "any.gguf").unlink()
-        engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1")))
+        engines = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1", "--loads", "decode", "--batches", "1")))
         self.assertIn("tools/make_gguf", engines["llama.cpp"]["why_not"])
 
     def test_an_engine_that_dies_between_two_loads_keeps_what_it_gave(self):
         self.install_stub()
-        record = self.record(self.measure("--beside", "llama.cpp", "--repeats", "2", STUB_DIES_AT="9", STUB_TOKEN_S="0.002"))
+        record = self.record(self.measure("--beside", "llama.cpp", "--repeats", "2", "--loads", "decode,prefill", STUB_DIES_AT="9", STUB_TOKEN_S="0.002"))
         dead = self.engines(record)["llama.cpp"]
         self.assertEqual(dead["status"], "failed")
         self.assertIn("decode_2", dead["why_not"])
@@ -147,7 +147,7 @@ class MeasureEngine(unittest.TestCase):
 
     def test_an_engine_that_stops_early_is_not_measured(self):
         self.install_stub()
-        dead = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1", STUB_SHORT="1", STUB_TOKEN_S="0.002")))["llama.cpp"]
+        dead = self.engines(self.record(self.measure("--beside", "llama.cpp", "--repeats", "1", "--loads", "decode", "--batches", "1", STUB_SHORT="1", STUB_TOKEN_S="0.002")))["llama.cpp"]
         self.assertEqual(dead["status"], "failed")
         self.assertRegex(dead["why_not"], "gave 191 of 192 tokens for a prompt")
 

@@ -6,7 +6,7 @@
 
 namespace fathom {
 
-void contract_broken(const char* condition, const std::string& message, const char* file, int line) {
+void contract_broken(const char* condition, const char* message, const char* file, int line) {
   throw ContractError(fmt::format("{} (expected {} at {}:{})", message, condition, file, line));
 }
 

@@ -2,39 +2,21 @@
 // and the remedy.
 #pragma once
 
-#include <cstdint>
-#include <stdexcept>
-#include <string>
+#ifndef __CUDACC__  // nvcc would read <string> for 2 s in every .cu file, and none of them catches
+#include "core/errors.h"
+#endif
 
 namespace fathom {
 
-// Thrown when a caller broke a contract (wrong shape, null view, impossible size). The lab turns it into a
-// typed result of the variant; elsewhere it ends the program with its message.
-class ContractError : public std::logic_error {
- public:
-  using std::logic_error::logic_error;
-};
-
-// Thrown when a system call or another call to the machine fails: expression, file, line and errno's text.
-class SystemError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// Thrown when an allocation exceeds the free memory.
-class NotEnoughMemory : public std::runtime_error {
- public:
-  NotEnoughMemory(int64_t bytes_wanted, int64_t bytes_available);
-};
-
-// Thrown when a GPU's context is lost: every later call to it in this process fails.
-class DeviceLost : public SystemError {
- public:
-  using SystemError::SystemError;
-};
-
-[[noreturn]] void contract_broken(const char* condition, const std::string& message, const char* file,
-                                  int line);
+// Throws ContractError.
+[[noreturn]] void contract_broken(const char* condition, const char* message, const char* file, int line);
+// The same with a std::string.
+template <class Text>
+requires requires(const Text& text) { text.c_str(); }
+[[noreturn]] void contract_broken(const char* condition, const Text& message, const char* file, int line) {
+  contract_broken(condition, message.c_str(), file, line);
+}
+// Throws SystemError.
 [[noreturn]] void system_failed(const char* call, int error_number, const char* file, int line);
 
 }  // namespace fathom

@@ -1,5 +1,9 @@
 #include "cuda/check.h"
 
+#include <string>
+
+#include "cuda/error.h"
+
 namespace fathom {
 namespace {
 

@@ -3,21 +3,11 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
+#include <cstdint>
 
 #include "core/expect.h"
 
 namespace fathom {
-
-// What a failed call throws: the call, CUDA's name and text of the error, file and line.
-class CudaError : public SystemError {
- public:
-  CudaError(const std::string& text, cudaError_t error) : SystemError(text), error_(error) {}
-  cudaError_t error() const { return error_; }
-
- private:
-  cudaError_t error_;
-};
 
 // Throws CudaError; DeviceLost, with the same text, where the error has destroyed the context.
 void cuda_failed(const char* call, cudaError_t error, const char* file, int line);

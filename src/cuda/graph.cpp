@@ -2,6 +2,7 @@
 
 #include "cuda/capture_error.h"
 #include "cuda/check.h"
+#include "cuda/error.h"
 
 namespace fathom {
 namespace {

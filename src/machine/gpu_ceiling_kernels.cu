@@ -12,6 +12,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <string>
+
 #include "cuda/check.h"
 #include "cuda/multiprocessors.h"
 #include "machine/gpu_ceiling_kernels.h"

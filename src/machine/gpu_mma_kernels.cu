@@ -11,6 +11,8 @@
 // idea    every type uses the same bytes: rows of 128 bytes with the 128-byte swizzle, four slices of 32
 // along k. The
 //         data is random, so any layout would do; this one has no bank conflicts
+#include <string>
+
 #include "cuda/check.h"
 #include "cuda/multiprocessors.h"
 #include "machine/gpu_mma_kernels.h"

@@ -227,7 +227,7 @@ void Engine::loop() {
       last_output_ = {};
       finish_cancelled();
       run_kv_work();
-      if (swap) swap_weights();
+      if (swap || swap_is_due()) swap_weights();  // what it waited for may just have been cancelled
       next        = schedule();
       step_began_ = Clock::now();
       FATHOM_EXPECT(!next.empty() || scheduler_.idle(), "requests wait, and nothing runs that they wait for");

@@ -67,7 +67,12 @@ void WeightUpdater::run(const Load& load, const Done& done) {
   Status status = Ok{};
   try {
     status = load_and_wait(load);
-  } catch (const std::exception& error) {  // no memory, above all
+  } catch (const std::bad_alloc&) {
+    status =
+        Error{fmt::format("{}: there is no memory for new weights beside the old ones: give the server "
+                          "more, or restart it with --model {}",
+                          update_.folder.string(), update_.folder.string())};
+  } catch (const std::exception& error) {
     status = Error{fmt::format("{}: {}", update_.folder.string(), error.what())};
   }
   {

@@ -207,8 +207,8 @@ class Safetensors::File {
     try {
       copy = Buffer<std::byte>(size);
     } catch (const std::bad_alloc&) {
-      return Error{
-          fmt::format("{}: there is no memory for its {} bytes: map it instead", path.string(), size)};
+      return Error{fmt::format("{}: there is no memory to copy its {} bytes: free some, or map it",
+                               path.string(), size)};
     }
     for (int64_t done = 0; done < size;) {
       const ssize_t n = ::read(fd, copy.data() + done, static_cast<size_t>(size - done));

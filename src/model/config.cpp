@@ -12,9 +12,13 @@
 #include "core/int8_group.h"
 #include "core/mxfp4_nvfp4.h"
 #include "core/strict_json.h"
+#include "model/config_fields.h"
 
 namespace fathom::model {
 namespace {
+
+// Names of fields that config.json says in other words.
+constexpr const char *kExpertFormat = "experts", *kDenseFormat = "dense weights";
 
 using Json = nlohmann::json;
 
@@ -319,44 +323,49 @@ Result<Config> read_config(const std::filesystem::path& file) {
   return parse_config(text, file.string());
 }
 
+std::vector<std::pair<std::string, std::string>> fields_of(const Config& c) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  const auto add = [&](std::string name, const auto& value) {
+    fields.emplace_back(std::move(name), fmt::format("{}", value));
+  };
+  add("num_hidden_layers", c.num_hidden_layers);
+  add("num_local_experts", c.num_local_experts);
+  add("num_experts_per_tok", c.num_experts_per_tok);
+  add("hidden_size", c.hidden_size);
+  add("intermediate_size", c.intermediate_size);
+  add("vocab_size", c.vocab_size);
+  add("head_dim", c.head_dim);
+  add("num_attention_heads", c.num_attention_heads);
+  add("num_key_value_heads", c.num_key_value_heads);
+  add("sliding_window", c.sliding_window);
+  add("max_position_embeddings", c.max_position_embeddings);
+  add("rms_norm_eps", c.rms_norm_eps);
+  add("swiglu_limit", c.swiglu_limit);
+  add("swiglu_alpha", c.swiglu_alpha);
+  add("rope_theta", c.rope.theta);
+  add("rope_scaling.factor", c.rope.factor);
+  add("rope_scaling.beta_fast", c.rope.beta_fast);
+  add("rope_scaling.beta_slow", c.rope.beta_slow);
+  add("rope_scaling.original_max_position_embeddings", c.rope.original_context);
+  add("rope_scaling.truncate", c.rope.truncate);
+  add(kExpertFormat, c.mxfp4_experts ? "MXFP4" : "BF16");
+  add(kDenseFormat, c.int8_dense ? "int8" : "BF16");
+  for (size_t l = 0; l < c.layers.size(); ++l)
+    add(fmt::format("layer_types[{}]", l),
+        c.layers[l] == Attention::full ? "full_attention" : "sliding_attention");
+  return fields;
+}
+
 std::optional<std::string> first_difference(const Config& config, const Config& wanted) {
-  std::optional<std::string> found;
-  const auto compare = [&](const char* name, const auto& is, const auto& other) {
-    if (!found && is != other) found = fmt::format("'{}' is {}, not {}", name, is, other);
-  };
-  const Config &c = config, &w = wanted;
-  compare("num_hidden_layers", c.num_hidden_layers, w.num_hidden_layers);
-  compare("num_local_experts", c.num_local_experts, w.num_local_experts);
-  compare("num_experts_per_tok", c.num_experts_per_tok, w.num_experts_per_tok);
-  compare("hidden_size", c.hidden_size, w.hidden_size);
-  compare("intermediate_size", c.intermediate_size, w.intermediate_size);
-  compare("vocab_size", c.vocab_size, w.vocab_size);
-  compare("head_dim", c.head_dim, w.head_dim);
-  compare("num_attention_heads", c.num_attention_heads, w.num_attention_heads);
-  compare("num_key_value_heads", c.num_key_value_heads, w.num_key_value_heads);
-  compare("sliding_window", c.sliding_window, w.sliding_window);
-  compare("max_position_embeddings", c.max_position_embeddings, w.max_position_embeddings);
-  compare("rms_norm_eps", c.rms_norm_eps, w.rms_norm_eps);
-  compare("swiglu_limit", c.swiglu_limit, w.swiglu_limit);
-  compare("swiglu_alpha", c.swiglu_alpha, w.swiglu_alpha);
-  compare("rope_theta", c.rope.theta, w.rope.theta);
-  compare("rope_scaling.factor", c.rope.factor, w.rope.factor);
-  compare("rope_scaling.beta_fast", c.rope.beta_fast, w.rope.beta_fast);
-  compare("rope_scaling.beta_slow", c.rope.beta_slow, w.rope.beta_slow);
-  compare("rope_scaling.original_max_position_embeddings", c.rope.original_context, w.rope.original_context);
-  compare("rope_scaling.truncate", c.rope.truncate, w.rope.truncate);
-  const auto compare_types = [&](const char* which, bool packed, bool other, const char* format) {
-    if (!found && packed != other)
-      found = fmt::format("its {} are {}, not {}", which, packed ? format : "BF16", other ? format : "BF16");
-  };
-  compare_types("experts", c.mxfp4_experts, w.mxfp4_experts, "MXFP4");
-  compare_types("dense weights", c.int8_dense, w.int8_dense, "int8");
-  const auto kind = [](Attention layer) {
-    return std::string_view(layer == Attention::full ? "full_attention" : "sliding_attention");
-  };
-  for (size_t l = 0; !found && l < c.layers.size(); ++l)
-    compare(fmt::format("layer_types[{}]", l).c_str(), kind(c.layers[l]), kind(w.layers[l]));
-  return found;
+  const auto is = fields_of(config), other = fields_of(wanted);
+  for (size_t i = 0; i < std::min(is.size(), other.size()); ++i) {
+    const auto& [name, value] = is[i];
+    if (value == other[i].second) continue;
+    const bool format = name == kExpertFormat || name == kDenseFormat;
+    return format ? fmt::format("its {} are {}, not {}", name, value, other[i].second)
+                  : fmt::format("'{}' is {}, not {}", name, value, other[i].second);
+  }
+  return std::nullopt;
 }
 
 Footprint footprint(const Config& c) {

@@ -20,7 +20,7 @@ using ConnectorClock = std::chrono::steady_clock;
 // HeldRequests.
 constexpr RequestId kFirstLookup   = RequestId{3} << 62;
 constexpr size_t kMaxQueuedPrompts = 64;
-constexpr int64_t kMaxLoadingBytes = int64_t{512} << 20;  // of all lookups together
+constexpr int64_t kMaxLoadingBytes = int64_t{512} << 20;  // of all lookups together, or one with more
 
 std::string_view text_of_bytes(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -96,24 +96,19 @@ Result<KvPoolClient::Hello> KvConnector::hello() {
 }
 
 void KvConnector::found(const KvPoolClient::Hello& hello) {
-  {
-    const std::lock_guard lock(mutex_);
-    seed_ = hello.seed;
-  }
-  const std::lock_guard lock(queue_->mutex);
+  const std::scoped_lock lock(mutex_,
+                              queue_->mutex);  // a lost() between the two would leave it open without a seed
+  seed_        = hello.seed;
   queue_->open = !queue_->ending;
 }
 
 // A call with the names of that seed failed.
 void KvConnector::lost(uint64_t seed, const std::string& why) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_, queue_->mutex);
     if (seed_ != seed) return;  // others have noticed
     seed_.reset();
     ++stats_.outages;
-  }
-  {
-    const std::lock_guard lock(queue_->mutex);
     queue_->open     = false;
     queue_->retry_at = ConnectorClock::now() + options_.inhibition;
     queue_->dropped += std::ssize(queue_->prompts);
@@ -134,16 +129,17 @@ std::variant<RequestId, engine::Refusal> KvConnector::submit(engine::Request req
                                                              engine::Listener listener) {
   const auto seed  = this->seed();
   const auto count = static_cast<int64_t>(request.prompt.size() + request.resumed.size());
+  if (!seed && count >= page_size_) {
+    const std::lock_guard lock(queue_->mutex);
+    ++queue_->dropped;
+  }
   if (!seed || count < page_size_) return next_.submit(std::move(request), std::move(listener));
   auto all = request.prompt;
   all.insert(all.end(), request.resumed.begin(), request.resumed.end());
   const auto tokens = std::make_shared<const std::vector<model::TokenId>>(std::move(all));
   auto writes       = writing(std::move(listener), {.tokens = tokens, .salt = request.cache_salt});
-  // A full queue refuses it now; later it could only end with an error.
-  const engine::GeneratorStats now = stats();
-  const bool full                  = now.waiting >= engine_.config().max_queued_requests ||
-                    now.waiting_tokens + count > engine_.config().max_queued_tokens;
-  if (count <= options_.min_tokens || full) return next_.submit(std::move(request), std::move(writes));
+  if (auto refusal = full_queue(stats(), engine_.config(), count)) return *refusal;
+  if (count <= options_.min_tokens) return next_.submit(std::move(request), std::move(writes));
   if (auto refusal = engine_.refusal(request)) return *refusal;
 
   const auto one = std::make_shared<Lookup>();
@@ -184,6 +180,7 @@ void KvConnector::matched(const LookupPtr& one, Result<std::vector<bool>> here) 
 // On the engine's thread: the longest prefix that the blocks there and here make, and what lacks of it here.
 void KvConnector::choose(const LookupPtr& one, engine::KvStore& store) {
   if (one->ended) return;
+  one->until = ConnectorClock::now() + options_.deadline;  // the engine's step was no time of the pool
   const int64_t cached = store.cached_tokens(*one->tokens, one->salt);
   one->prefix          = store.cached_tokens(*one->tokens, one->salt, [&](KvKind kind, int64_t block) {
     return static_cast<bool>(one->here[place_of(kind, block)]);
@@ -198,7 +195,8 @@ void KvConnector::choose(const LookupPtr& one, engine::KvStore& store) {
   for (const engine::KvBlock& block : one->blocks) bytes += engine_.kv_block_bytes(block.kind);
   {
     const std::lock_guard lock(mutex_);
-    if (!one->ended && loading_bytes_ + bytes <= kMaxLoadingBytes) loading_bytes_ += one->loading = bytes;
+    const bool room = loading_bytes_ == 0 || loading_bytes_ + bytes <= kMaxLoadingBytes;
+    if (!one->ended && room) loading_bytes_ += one->loading = bytes;
   }
   if (one->loading == 0) return end_now(&KvConnectorStats::failures);
   load(one);
@@ -222,7 +220,7 @@ void KvConnector::load(const LookupPtr& one) {
 // On the client's thread.
 void KvConnector::loaded(const LookupPtr& one, Result<std::shared_ptr<const LoadedBlocks>> got) {
   if (!got) {
-    lost(one->seed, got.error().message);
+    if (one->loaded == 0) lost(one->seed, got.error().message);  // else it is slow
     return end(one, &KvConnectorStats::failures);
   }
   for (const BlockView& view : (*got)->blocks) {
@@ -361,6 +359,10 @@ void KvConnector::write(const Written& prompt, uint64_t seed) {
       lacking.push_back(
           {.kind = kinds_[i % kinds_.size()], .block = static_cast<int64_t>(i / kinds_.size()), .bytes = {}});
   for (size_t i = 0; i < lacking.size();) {
+    {
+      const std::lock_guard lock(queue_->mutex);
+      if (queue_->ending || !queue_->open) return;
+    }
     std::vector<engine::KvBlock> some;
     int64_t bytes = 0;
     for (; i < lacking.size(); ++i) {

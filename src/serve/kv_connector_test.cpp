@@ -65,18 +65,20 @@ class KvConnectorTest : public testing::Test {
   }
   static void TearDownTestSuite() { folders_.clear(); }
 
-  static std::unique_ptr<Engine> engine(int64_t kv_tokens = 4096, size_t model = 0) {
+  static std::unique_ptr<Engine> engine(int64_t kv_tokens = 4096, size_t model = 0, int64_t queue = 512) {
     auto opened = Engine::open(folders_[model]->path(), {.threads     = 1,
                                                          .max_context = std::min<int64_t>(kv_tokens, 1024),
                                                          .kv_tokens   = kv_tokens,
-                                                         .step_tokens = 64});
+                                                         .step_tokens = 64,
+                                                         .max_queued_requests = queue});
     EXPECT_TRUE(opened) << opened.error().message;
     return std::move(opened).value();
   }
   static PooledWorker worker(uint16_t port, int64_t kv_tokens = 4096, size_t model = 0,
-                             std::chrono::milliseconds deadline = std::chrono::seconds(30)) {
+                             std::chrono::milliseconds deadline = std::chrono::seconds(30),
+                             int64_t queue                      = 512) {
     PooledWorker made;
-    made.engine  = engine(kv_tokens, model);
+    made.engine  = engine(kv_tokens, model, queue);
     auto started = KvConnector::start(*made.engine, *made.engine,
                                       {.pool       = {.port = port},
                                        .deadline   = deadline,
@@ -325,8 +327,31 @@ TEST_F(KvConnectorTest, DamagedBlocksAreNotUsed) {
     const Answer got       = answer(*one.connector, prompt);
     EXPECT_EQ(got.ids, answer(*alone, prompt).ids);
     EXPECT_EQ(got.cached, 0);
-    EXPECT_EQ(one.connector->connector_stats().failures, 1);
+    EXPECT_EQ(one.connector->connector_stats().failures, cut ? 1 : 0);
+    EXPECT_EQ(one.connector->connector_stats().misses, cut ? 0 : 1);
+    EXPECT_EQ(one.connector->connector_stats().outages, cut ? 1 : 0);  // a damaged block is no outage
   }
+}
+
+TEST_F(KvConnectorTest, AHeldRequestCountsInTheQueue) {
+  std::atomic<int> hellos = 0, lookups = 0;
+  http::ScriptedServer silent(playing(hellos, [&](const auto& exchange) {
+    ++lookups;
+    exchange.wait_until_closed();
+    return false;
+  }));
+  PooledWorker one = worker(silent.port(), 4096, 0, std::chrono::hours(1), 1);
+  const auto held  = one.connector->submit({.prompt = prompt_of(200)}, [](const RequestOutput&) {});
+  ASSERT_TRUE(std::holds_alternative<RequestId>(held));
+  for (const int64_t length : {300, 20}) {  // also one too short to be looked up
+    const auto refused = one.connector->submit({.prompt = prompt_of(length)}, [](const RequestOutput&) {});
+    ASSERT_TRUE(std::holds_alternative<engine::Refusal>(refused)) << length;
+    EXPECT_EQ(std::get<engine::Refusal>(refused).reason, engine::Refusal::Reason::queue_full);
+  }
+  one.connector->cancel(std::get<RequestId>(held), engine::FinishReason::stop);
+  until([&] { return one.connector->stats().waiting == 0; });
+  EXPECT_TRUE(std::holds_alternative<RequestId>(
+      one.connector->submit({.prompt = prompt_of(20)}, [](const RequestOutput&) {})));
 }
 
 TEST_F(KvConnectorTest, WhoIsNoPoolIsRefused) {

@@ -54,6 +54,16 @@ PooledBlockPtr KvPool::get(const KvPoolKey& key) {
   return found->second->second;
 }
 
+void KvPool::erase_damaged(const KvPoolKey& key) {
+  const std::lock_guard lock(mutex_);
+  ++stats_.damaged;
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return;
+  stats_.bytes -= cost(*found->second->second);
+  lru_.erase(found->second);
+  entries_.erase(found);
+}
+
 void KvPool::count_damaged() {
   const std::lock_guard lock(mutex_);
   ++stats_.damaged;

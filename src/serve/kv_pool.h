@@ -56,6 +56,7 @@ class KvPool {
   // The block, or null. It stays alive while it is read, though it may be evicted meanwhile.
   PooledBlockPtr get(const KvPoolKey& key);
 
+  void erase_damaged(const KvPoolKey& key);  // what is here is not what was put
   void count_damaged();
   KvPoolStats stats() const;
 

@@ -76,6 +76,10 @@ void KvPoolApi::handle(const http::Request& request, http::Exchange& exchange) c
   if (path == "/kv/put") return store(rest, exchange);
   const auto keys = parse_keys(rest);
   if (!keys) return refuse(exchange, 400, keys.error().message);
+  if (get && keys->size() > kMaxKeysOfGet)
+    return refuse(
+        exchange, 413,
+        fmt::format("{} blocks are too many at once: ask for at most {}", keys->size(), kMaxKeysOfGet));
   if (get) return answer(exchange, load(*keys));
   const std::vector<bool> here = pool_.match(*keys, match);
   answer(exchange, std::string(here.begin(), here.end()));
@@ -101,8 +105,13 @@ void KvPoolApi::store(std::string_view rest, http::Exchange& exchange) const {
 std::string KvPoolApi::load(std::span<const KvPoolKey> keys) const {
   std::string message;
   for (const KvPoolKey& key : keys) {
-    const bool room  = message.size() < kMaxKvBlockBytes;  // workers ask for less
-    const auto block = room ? pool_.get(key) : nullptr;
+    const bool room = message.size() < 2 * kKvMessageBytes;  // workers ask for less
+    auto block      = room ? pool_.get(key) : nullptr;
+    if (block &&
+        checksum_of(key, block->bytes) != block->checksum) {  // memory failed: a worker brings it again
+      pool_.erase_damaged(key);
+      block = nullptr;
+    }
     append_block(message, key, block ? std::string_view(block->bytes) : "", block ? block->checksum : 0);
   }
   return message;

@@ -30,6 +30,7 @@ namespace fathom::serve {
 inline constexpr uint64_t kKvPoolProtocol = 0x316c6f6f70766b66;  // "fkvpool1"
 // Blocks of one message: as many as fit in so many bytes, at least one.
 inline constexpr size_t kKvMessageBytes = 4 << 20;
+inline constexpr size_t kMaxKeysOfGet   = 1 << 17;  // of one request
 // The largest block, and so nearly the largest message.
 inline constexpr size_t kMaxKvBlockBytes = 64 << 20;
 

@@ -195,6 +195,23 @@ TEST_F(KvPoolApiTest, NoPartOfACutOrDamagedMessageIsServed) {
   EXPECT_GE(pool.stats().damaged, 50);
 }
 
+// Memory that failed: what is here is not what was put.
+TEST_F(KvPoolApiTest, ABlockThatWentBadIsGoneAndMayComeAgain) {
+  ASSERT_EQ(ask("POST", "/kv/put", put_message({1, 2})).status, 200);
+  PooledBlock bad = *pool.get(key_of(1));
+  pool.erase_damaged(key_of(1));
+  bad.bytes[7] ^= 1;
+  ASSERT_TRUE(pool.put(key_of(1), bad));
+  const Answer got  = ask("POST", "/kv/get", keys_message(seed(), std::vector{key_of(1), key_of(2)}));
+  const auto blocks = parse_blocks(got.text);
+  ASSERT_TRUE(blocks) << got.text;
+  EXPECT_TRUE((*blocks)[0].bytes.empty());
+  EXPECT_EQ((*blocks)[1].bytes, block_of(2, 50).bytes);
+  EXPECT_EQ(here({1, 2}), (std::vector{false, true}));
+  ASSERT_EQ(ask("POST", "/kv/put", put_message({1})).status, 200);
+  EXPECT_EQ(here({1, 2}), (std::vector{true, true}));
+}
+
 TEST_F(KvPoolApiTest, ForeignersAreToldWhy) {
   EXPECT_EQ(ask("GET", "/kv/hello", "", "guess").status, 401);
   EXPECT_EQ(ask("POST", "/kv/put", put_message({1}), "").status, 401);

@@ -101,11 +101,8 @@ PrefillOffload::~PrefillOffload() {
 std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request request,
                                                                 engine::Listener listener) {
   const auto tokens = static_cast<int64_t>(request.prompt.size() + request.resumed.size());
-  // A full queue refuses it now; later it could only end with an error.
-  const engine::GeneratorStats now = engine_.stats();
-  const bool full                  = now.waiting >= engine_.config().max_queued_requests ||
-                    now.waiting_tokens + tokens > engine_.config().max_queued_tokens;
-  if (tokens < least_uncached(request) || full || peers().empty())
+  if (auto refusal = full_queue(stats(), engine_.config(), tokens)) return *refusal;
+  if (tokens < least_uncached(request) || peers().empty())
     return engine_.submit(std::move(request), std::move(listener));
   if (auto refusal = engine_.refusal(request)) return *refusal;
   auto one    = std::make_shared<Offloaded>();

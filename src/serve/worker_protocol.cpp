@@ -10,6 +10,7 @@
 
 #include "core/expect.h"
 #include "engine/engine.h"
+#include "model/config_fields.h"
 
 namespace fathom::serve {
 namespace {
@@ -241,12 +242,22 @@ Result<RoleAssignment> parse_assignment(const WireJson& json) {
 }
 
 std::string model_fingerprint(const model::Checkpoint& checkpoint) {
-  uint64_t hash = 0;
+  uint64_t hash  = 0;
+  const auto add = [&](const void* bytes, size_t size) { hash = XXH3_64bits_withSeed(bytes, size, hash); };
+  for (const auto& [name, value] : model::fields_of(checkpoint.config)) {
+    add(name.data(), name.size());
+    add(value.data(), value.size());
+  }
   for (const auto& [name, tensor] : checkpoint.tensors.tensors()) {
-    // The beginnings of all tensors tell two trainings of one architecture apart.
-    const auto begin = tensor.bytes.first(std::min<size_t>(tensor.bytes.size(), 4096));
-    hash             = XXH3_64bits_withSeed(name.data(), name.size(), hash ^ tensor.bytes.size());
-    hash             = XXH3_64bits_withSeed(begin.data(), begin.size(), hash);
+    add(name.data(), name.size());
+    hash ^= tensor.bytes.size();
+    // Samples, so that nothing reads 60 GB: a fine-tune may leave a tensor's beginning as it was.
+    constexpr size_t kSamples = 64, kSampleBytes = 256;
+    const size_t size = tensor.bytes.size(), last = size - std::min(size, kSampleBytes);
+    for (size_t i = 0; i < kSamples; ++i) {
+      const auto sample = tensor.bytes.subspan(last / (kSamples - 1) * i);
+      add(sample.data(), std::min(sample.size(), kSampleBytes));
+    }
   }
   return fmt::format("{:016x}", hash);
 }

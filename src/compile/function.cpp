@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/expect.h"
 
@@ -146,13 +147,19 @@ void Function::note_values(const std::vector<Array>& inputs) {
 
 std::vector<Tensor> Function::traced_inputs(Program& program, const std::vector<Array>& inputs,
                                             std::vector<int64_t>& symbol_values) const {
+  // What varied is a constant where it equals an extent that never did: an operation may need both to be
+  // equal.
+  std::set<int64_t> constants;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t axis = 0; axis < inputs[i].extents.size(); ++axis)
+      if (!seen_[i][axis].second) constants.insert(inputs[i].extents[axis]);
   std::map<int64_t, Extent> symbols;
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Shape shape;
     for (size_t axis = 0; axis < inputs[i].extents.size(); ++axis) {
       const int64_t value = inputs[i].extents[axis];
-      if (!options_.symbols || !seen_[i][axis].second || value < 2) {
+      if (!options_.symbols || !seen_[i][axis].second || value < 2 || constants.contains(value)) {
         shape.push_back(value);
         continue;
       }

@@ -54,6 +54,21 @@ TEST(Function, WithoutSymbolsEveryShapeIsCompiled) {
   EXPECT_EQ(f.entries().size(), 4u);
 }
 
+// With a symbol for its one varied extent the sum would not fit a constant.
+TEST(Function, AnExtentThatVariedMayMeetOneThatNeverDid) {
+  ThreadPool pool(1);
+  Function f("sum", [](Program& p, const std::vector<Tensor>& in) { p.output("y", in[0] + in[1]); });
+  std::vector<float> x = {0, 1, 2, 3}, one = {10}, four = {1, 2, 3, 4}, y(4);
+  const auto run = [&](std::vector<float>& other) {
+    f.run({{DType::fp32, x.data(), {4}}, {DType::fp32, other.data(), {std::ssize(other)}}},
+          {{DType::fp32, y.data(), {4}}}, pool);
+  };
+  run(one);
+  EXPECT_EQ(y, (std::vector<float>{10, 11, 12, 13}));
+  run(four);
+  EXPECT_EQ(y, (std::vector<float>{1, 3, 5, 7}));
+}
+
 TEST(Function, TooManyEntriesAreAnErrorThatNamesTheGuards) {
   ThreadPool pool(1);
   Function f("axpy", kTrace, {.symbols = false, .max_entries = 2});

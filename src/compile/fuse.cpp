@@ -58,7 +58,11 @@ class Fuser {
   }
 
   Plan plan() {
-    for (const int id : order()) plan_.groups.push_back(std::move(groups_[static_cast<size_t>(id)]));
+    const std::vector<int> ordered = order();
+    const auto left =
+        std::count_if(groups_.begin(), groups_.end(), [](const Group& g) { return !g.nodes.empty(); });
+    FATHOM_EXPECT(std::ssize(ordered) == left, "fusion made launches that wait for each other");
+    for (const int id : ordered) plan_.groups.push_back(std::move(groups_[static_cast<size_t>(id)]));
     for (const Group& group : plan_.groups)
       for (const int id : group.nodes)
         if (is_stored(id, group.nodes)) plan_.stored[static_cast<size_t>(id)] = true;
@@ -204,10 +208,25 @@ class Fuser {
         add_groups_after(reader, after);  // an alias
   }
 
-  // Whether a third group must run after one and before the other. Operands come first, so that no way to the
-  // reader leads through a group whose nodes all come after its last.
+  // The first node from which on every group has all of its nodes: no way leads from there to `group`,
+  // because operands come first.
+  int end_of_ways_to(int group) const {
+    int end = groups_[static_cast<size_t>(group)].nodes.back() + 1;
+    for (bool crossed = true; crossed;) {
+      crossed = false;
+      for (const Group& other : groups_)
+        if (!other.nodes.empty() && other.nodes.front() < end && other.nodes.back() >= end) {
+          end     = other.nodes.back() + 1;
+          crossed = true;
+        }
+    }
+    return end;
+  }
+
+  // Whether a third group must run after one and before the other.
   bool passes_outside(int producer, int reader) const {
     const auto nodes = [&](int group) -> const auto& { return groups_[static_cast<size_t>(group)].nodes; };
+    const int end    = end_of_ways_to(reader);
     std::vector<int> open;
     std::set<int> seen;
     for (const int group : groups_after(producer))
@@ -216,7 +235,7 @@ class Fuser {
       const int group = open.back();
       open.pop_back();
       if (group == reader) return true;
-      if (nodes(group).front() > nodes(reader).back() || !seen.insert(group).second) continue;
+      if (nodes(group).front() >= end || !seen.insert(group).second) continue;
       for (const int next : groups_after(group)) open.push_back(next);
     }
     return false;

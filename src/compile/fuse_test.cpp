@@ -9,6 +9,7 @@
 #include "compile/gradient.h"
 #include "compile/programs.h"
 #include "compile/random_graph.h"
+#include "compile/text.h"
 
 namespace fathom::compile {
 namespace {
@@ -130,6 +131,29 @@ TEST(Fuse, LaunchesCanRunInTheirOrder) {
       }
     }
   }
+}
+
+// Fusing both 2 with 9 and 3 with 5 would make each wait for the other: by 4, and by 6 to 8.
+TEST(Fuse, NoLaunchesWaitForEachOther) {
+  const auto graph = parse(R"(program "cycle"
+%0 = input "a" fp32[4, 6]
+%1 = input "b" fp32[6, 4]
+%2 = exp %0 fp32[4, 6]
+%3 = exp %1 fp32[6, 4]
+%4 = reshape %2 fp32[6, 4]
+%5 = add %4 %3 fp32[6, 4]
+%6 = reshape %3 fp32[8, 3]
+%7 = neg %6 fp32[8, 3]
+%8 = reshape %7 fp32[4, 6]
+%9 = mul %2 %8 fp32[4, 6]
+output "y" %5
+output "z" %9
+)",
+                           "cycle.ir");
+  ASSERT_TRUE(graph) << graph.error().message;
+  size_t kernels = 0;
+  for (const Group& group : fuse(*graph).groups) kernels += group.nodes.size();
+  EXPECT_EQ(kernels, unfused(*graph).groups.size());
 }
 
 }  // namespace

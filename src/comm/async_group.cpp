@@ -39,8 +39,14 @@ AsyncGroup::~AsyncGroup() {
 
 AsyncGroup::Work AsyncGroup::start(Collective collective) {
   if (!overlapped()) {
+    if (error_) std::rethrow_exception(error_);  // as the thread does: nothing after an error
     const int64_t before = times_.communication;
-    perform(collective);
+    try {
+      perform(collective);
+    } catch (...) {
+      error_ = std::current_exception();
+      throw;
+    }
     times_.exposed += times_.communication - before;
     return {};
   }

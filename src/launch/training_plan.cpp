@@ -129,6 +129,8 @@ Result<TrainingPlan> plan_training(const TrainingRun& run) {
   const int pp = size_of(run.mesh, "pp"), dp = size_of(run.mesh, "dp"), tp = size_of(run.mesh, "tp");
   if (const Status good = check_divisible(run, pp, dp, tp); !good) return good.error();
   const ModelShape& m = run.model;
+  if (const int64_t ranks = int64_t{pp} * dp * tp; ranks > kMostPlannedRanks)
+    return Error{fmt::format("pp x dp x tp is {} ranks: a plan is for at most {}", ranks, kMostPlannedRanks)};
   TrainingPlan plan{.ranks = pp * dp * tp, .micro_batches = run.global_batch / (dp * run.micro_batch)};
   plan.bubble = (pp - 1) / (real(plan.micro_batches) + pp - 1);
 

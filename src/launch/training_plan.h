@@ -55,6 +55,8 @@ struct StageMemory {
   double total() const { return weights + gradients + optimizer + activations; }
 };
 
+inline constexpr int kMostPlannedRanks = 4096;
+
 struct TrainingPlan {
   int ranks = 1;
   std::vector<AxisPlan> axes;       // in the order of the mesh

@@ -132,5 +132,13 @@ TEST(TrainingPlan, WhatDoesNotFitIsRefusedWithItsParts) {
     EXPECT_NE(why(run).find(said), std::string::npos) << why(run);
 }
 
+TEST(TrainingPlan, OfTooManyRanksIsRefused) {
+  TrainingRun run  = run_of("llama-3-8b", "pp2_dp8388608_tp8");
+  run.global_batch = 8388608;
+  const auto plan  = plan_training(run);
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("134217728 ranks"), std::string::npos) << plan.error().message;
+}
+
 }  // namespace
 }  // namespace fathom::launch

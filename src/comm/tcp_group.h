@@ -36,9 +36,9 @@ int free_tcp_port();
 // listen.
 std::unique_ptr<Group> join_tcp_group(const Rendezvous& rendezvous, const GroupOptions& options = {});
 
-// From now on this rank sends at most so many bytes a second to each other rank, as over a slower network:
-// the kernel paces the sockets (SO_MAX_PACING_RATE), and no CPU is busy meanwhile. `group`: of
-// join_tcp_group(). Throws SystemError.
+// From now on this rank sends at most so many bytes a second to each other rank, on average: the kernel paces
+// the sockets (SO_MAX_PACING_RATE), and no CPU is busy. Up to 64 KB leave at once, so short messages cost too
+// little. `group`: of join_tcp_group(). Throws SystemError.
 void limit_sending(Group& group, int64_t bytes_per_s);
 
 }  // namespace fathom::comm

@@ -25,7 +25,7 @@ using nlohmann::json;
 // ---- the committed summary
 
 constexpr size_t kMaxRecordBytes  = 14 * 1024;  // of 16 KB: the rest is the file's envelope
-constexpr size_t kMaxWithCounters = 38 * 1024;  // of 40 KB: a deep set has some 45 of each variant
+constexpr size_t kMaxWithCounters = 38 * 1024;  // of 64 KB: a deep set has some 45 of each variant
 constexpr size_t kMostQuantiles   = 64;
 
 // Four digits are finer than any interval here.

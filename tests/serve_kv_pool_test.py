@@ -143,6 +143,7 @@ class KvPool(Workers):
         for body in bodies:
             self.wanted(body)
         self.answers_as_one(worker, bodies[0])
+        self.stored(worker, 1)  # or the write would meet the stopped pool
         pool.signal(signal.SIGSTOP)
         begin = time.monotonic()
         self.answers_as_one(worker, bodies[1])
@@ -157,7 +158,7 @@ class KvPool(Workers):
         until(lambda: counted(worker, "up"), "the worker has found it again")
         self.answers_as_one(worker, asked(34, 5))
         other = self.worker(pool)
-        until(lambda: counted(worker, "stored_prompts_total") >= 2, "it writes again")
+        self.stored(worker, 2)
         self.assertGreater(cached(self.answers_as_one(other, asked(34, 5))), 200)
 
     def test_another_model_shares_nothing(self):

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cuda/error.h"
+#include "cuda/cuda_error.h"
 
 namespace fathom {
 namespace {

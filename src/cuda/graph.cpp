@@ -2,7 +2,7 @@
 
 #include "cuda/capture_error.h"
 #include "cuda/check.h"
-#include "cuda/error.h"
+#include "cuda/cuda_error.h"
 
 namespace fathom {
 namespace {

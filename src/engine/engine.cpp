@@ -9,6 +9,7 @@
 #include "comm/tcp_group.h"
 #include "core/expect.h"
 #include "cuda/nvtx_range.h"
+#include "engine/queue_limit.h"
 #include "engine/ranked_runner.h"
 #include "engine/resolve_config.h"
 #include "engine/router_imbalance.h"
@@ -143,10 +144,7 @@ std::variant<RequestId, Refusal> Engine::submit(Request request, Listener listen
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return Refusal{stopping, "the engine is stopping and takes no more requests"};
-    if (queued_ >= config_.max_queued_requests || queued_tokens_ + prompt > config_.max_queued_tokens)
-      return Refusal{queue_full,
-                     fmt::format("{} requests with {} prompt tokens are waiting already: try again later",
-                                 queued_, queued_tokens_)};
+    if (auto full = full_queue(config_, queued_, queued_tokens_, prompt)) return *full;
     id = next_id_++;
     if (!has_work()) progressed_ = now;
     inbox_.push_back(std::make_unique<Sequence>(id, std::move(request), std::move(listener), now));

@@ -1,7 +1,5 @@
 #include "serve/held_requests.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -12,15 +10,6 @@ namespace fathom::serve {
 using engine::FinishReason;
 using engine::RequestId;
 using HeldClock = std::chrono::steady_clock;
-
-std::optional<engine::Refusal> full_queue(const engine::GeneratorStats& now,
-                                          const engine::EngineConfig& config, int64_t tokens) {
-  if (now.waiting < config.max_queued_requests && now.waiting_tokens + tokens <= config.max_queued_tokens)
-    return std::nullopt;
-  return engine::Refusal{engine::Refusal::Reason::queue_full,
-                         fmt::format("{} requests with {} prompt tokens are waiting already: try again later",
-                                     now.waiting, now.waiting_tokens)};
-}
 
 std::optional<engine::Refusal> HeldRequests::hold(const HeldPtr& one) {
   const std::lock_guard lock(mutex_);

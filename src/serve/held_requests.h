@@ -10,15 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/config.h"
 #include "engine/generator.h"
 
 namespace fathom::serve {
-
-// The refusal where the queue has no room for so many tokens. `now` counts requests that are held, too: where
-// they find a full queue later, they can only end with an error.
-std::optional<engine::Refusal> full_queue(const engine::GeneratorStats& now,
-                                          const engine::EngineConfig& config, int64_t tokens);
 
 // From any thread, except where it is said.
 class HeldRequests {

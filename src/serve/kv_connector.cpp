@@ -6,6 +6,7 @@
 #include <future>
 #include <string_view>
 
+#include "engine/queue_limit.h"
 #include "serve/worker_protocol.h"
 
 namespace fathom::serve {
@@ -138,7 +139,8 @@ std::variant<RequestId, engine::Refusal> KvConnector::submit(engine::Request req
   all.insert(all.end(), request.resumed.begin(), request.resumed.end());
   const auto tokens = std::make_shared<const std::vector<model::TokenId>>(std::move(all));
   auto writes       = writing(std::move(listener), {.tokens = tokens, .salt = request.cache_salt});
-  if (auto refusal = full_queue(stats(), engine_.config(), count)) return *refusal;
+  const auto now    = stats();
+  if (auto full = engine::full_queue(engine_.config(), now.waiting, now.waiting_tokens, count)) return *full;
   if (count <= options_.min_tokens) return next_.submit(std::move(request), std::move(writes));
   if (auto refusal = engine_.refusal(request)) return *refusal;
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/queue_limit.h"
 #include "http/sse.h"
 
 namespace fathom::serve {
@@ -101,7 +102,8 @@ PrefillOffload::~PrefillOffload() {
 std::variant<RequestId, engine::Refusal> PrefillOffload::submit(engine::Request request,
                                                                 engine::Listener listener) {
   const auto tokens = static_cast<int64_t>(request.prompt.size() + request.resumed.size());
-  if (auto refusal = full_queue(stats(), engine_.config(), tokens)) return *refusal;
+  const auto now    = stats();
+  if (auto full = engine::full_queue(engine_.config(), now.waiting, now.waiting_tokens, tokens)) return *full;
   if (tokens < least_uncached(request) || peers().empty())
     return engine_.submit(std::move(request), std::move(listener));
   if (auto refusal = engine_.refusal(request)) return *refusal;

@@ -123,7 +123,7 @@ struct EngineConfig {
 
   // Tunes draft length and step size at run time by the speed of the engine's own steps (tuner.h): no drafts,
   // drafts of up to draft_tokens / 2 and draft_tokens, and steps of a quarter of step_tokens. The default is
-  // none. It is built not to fall below 0.98 of the default's speed, and has not been measured yet. The
+  // none. It is built not to fall below 0.98 of the default's speed; labs/adaptive_serving compares them. The
   // output is the same. draft_tokens = 0 means 4 then. Not with draft_budget, which chooses lengths too.
   bool adaptive = false;
 

@@ -3,6 +3,7 @@
 usage: launch_hosts_test.py FATHOM
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -291,6 +292,20 @@ class Aliases(Launched):
 class Hosts(Launched):
     """Network namespaces: hosts with addresses of their own, and links that can be cut."""
 
+    @classmethod
+    def setUpClass(cls):
+        # It takes more than 20 s, in which nothing happens, to notice a cut link: beside the other tests.
+        cls.torn = cls()
+        cls.addClassCleanup(cls.torn.doCleanups)
+        cls.torn.setUp()
+        cls.torn.launched, _ = cls.torn.started(4, *cls.torn.everywhere(), env={"FATHOM_GROUP_TIMEOUT": "300"})
+        cls.torn.spaces.cut(3)
+        cls.torn.ended = concurrent.futures.ThreadPoolExecutor(1).submit(cls.torn.cut_to_end, time.monotonic())
+
+    def cut_to_end(self, began):
+        _, errors = self.launched.communicate(timeout=60)
+        return time.monotonic() - began, errors
+
     def setUp(self):
         super().setUp()
         self.spaces = Namespaces(4)
@@ -322,19 +337,16 @@ class Hosts(Launched):
         self.assertEqual({(pair["a"], pair["b"]) for pair in fabric["pairs"] if pair["kind"] == "same NVLink domain"},
                          {(0, 1), (2, 3)})
 
-    def test_a_cut_link_ends_the_ranks_on_both_sides(self):
-        launch, ranks = self.started(4, *self.everywhere(), env={"FATHOM_GROUP_TIMEOUT": "300"})
-        self.spaces.cut(3)
-        began = time.monotonic()
-        _, errors = launch.communicate(timeout=60)
-        self.assertLess(time.monotonic() - began, 40)
-        self.assertEqual(launch.returncode, 6, errors)
-        self.assertIn(f"the connection to {self.spaces.addresses[3]} was lost (nothing was heard of it for 20 s): rank 3 "
+    def test_the_ranks_on_both_sides_of_a_cut_link_end(self):
+        seconds, errors = self.torn.ended.result()
+        self.assertLess(seconds, 40)
+        self.assertEqual(self.torn.launched.returncode, 6, errors)
+        self.assertIn(f"the connection to {self.torn.spaces.addresses[3]} was lost (nothing was heard of it for 20 s): rank 3 "
                       "there is taken as ended", errors)
-        self.none_left(30)  # beyond the cut, too: nobody could tell that rank
+        self.torn.none_left(30)  # beyond the cut, too: nobody could tell that rank
 
     def test_a_slow_link_is_named(self):
-        self.spaces.slow_down(2, "50mbit")
+        self.spaces.slow_down(2, "200mbit")
         result = self.launch(*self.everywhere(), "--", "bench", "collectives", "--fabric", "--json=out.json", timeout=120)
         self.assertEqual(result.returncode, 0, result.stderr)
         fabric = json.loads(pathlib.Path(self.folder.name, "out.json").read_text())
@@ -346,7 +358,7 @@ class Hosts(Launched):
         self.assertTrue(all(pair["wrong"] == 0 and pair["kind"] == "network" for pair in fabric["pairs"]))
         for pair in fabric["pairs"]:
             if 2 in (pair["a"], pair["b"]):
-                self.assertLess(pair["a_to_b_bytes_per_s"], 50e6 / 8 * 1.2)
+                self.assertLess(pair["a_to_b_bytes_per_s"], 200e6 / 8 * 1.2)
 
 
 if __name__ == "__main__":

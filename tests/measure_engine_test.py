@@ -71,6 +71,16 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--por
 
 
 class MeasureEngine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # The load at a rate takes 6 s for each engine and round, in which hardly anything runs: beside the other tests.
+        cls.all_loads = cls()
+        cls.all_loads.setUp()
+        cls.addClassCleanup(cls.all_loads.doCleanups)
+        cls.all_loads.install_stub()
+        cls.all_loads.process = cls.all_loads.begin("--beside", "vllm,transformers,llama.cpp", "--repeats", "1", STUB_TOKEN_S="0.005")
+        cls.all_loads.addCleanup(cls.all_loads.end)
+
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.model, self.bin, self.out = self.folder / "model", self.folder / "bin", self.folder / "out.json"
@@ -82,11 +92,25 @@ class MeasureEngine(unittest.TestCase):
         (self.bin / "llama-server").chmod(0o755)
         (self.model / "any.gguf").write_text("")
 
+    def begin(self, *flags, **env):
+        return subprocess.Popen([sys.executable, ROOT / "tools/measure_engine", FATHOM, self.model, self.out, "--device", "cpu", "--quick",
+                                 "--batches", "1,2", "--prompt-len", "8", "--prompts", "4", "--rate", "2", *flags],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **env})
+
+    def end(self):
+        self.process.terminate()  # its engines end with it
+        self.process.communicate()
+
+    @staticmethod
+    def result(process):
+        out, errors = process.communicate(timeout=250)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
     def measure(self, *flags, **env):
-        return subprocess.run([sys.executable, ROOT / "tools/measure_engine", FATHOM, self.model, self.out, "--device", "cpu", "--quick",
-                               "--batches", "1,2", "--prompt-len", "8", "--prompts", "4", "--rate", "2", *flags],
-                              capture_output=True, text=True, timeout=250, cwd=self.folder,
-                              env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **env})
+        self.process = self.begin(*flags, **env)
+        self.addCleanup(self.end)
+        return self.result(self.process)
 
     def record(self, result):
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -97,8 +121,7 @@ class MeasureEngine(unittest.TestCase):
         return {engine["name"]: engine for engine in record["beside"]["engines"]}
 
     def test_two_engines_and_two_that_are_not_here(self):
-        self.install_stub()
-        record = self.record(self.measure("--beside", "vllm,transformers,llama.cpp", STUB_TOKEN_S="0.005"))
+        record = self.all_loads.record(self.result(self.all_loads.process))
         engines = self.engines(record)
         self.assertEqual({name: engine["status"] for name, engine in engines.items()},
                          {"fathom": "measured", "llama.cpp": "measured", "vllm": "skipped", "transformers": "skipped"})
@@ -108,9 +131,17 @@ class MeasureEngine(unittest.TestCase):
         self.assertEqual([load["load"] for load in record["beside"]["loads"]],
                          ["decode_1", "decode_2", "prefill_1", "prefill_2", "serve_at_once", "serve_at_rate"])
         for load in record["beside"]["loads"]:
-            self.assertEqual(load["repeats"], 3, load)
-        # The stub's rate is known, 400: it gives a token every 5 ms for each of two sequences.
-        decode = record["beside"]["loads"][1]["quantities"]["decode_tokens_per_s"]
+            self.assertEqual(load["repeats"], 1, load)
+            for quantity in load["quantities"].values():
+                self.assertEqual((list(quantity["engines"]), list(quantity["ratios"])), (["fathom", "llama.cpp"], ["llama.cpp"]), load)
+
+    def test_a_rate_that_is_known(self):
+        self.install_stub()
+        record = self.record(self.measure("--beside", "llama.cpp", "--loads", "decode", "--batches", "2", STUB_TOKEN_S="0.005"))
+        (load,) = record["beside"]["loads"]
+        self.assertEqual(load["repeats"], 3, load)
+        # The stub gives 400 tokens a second: one every 5 ms for each of two sequences.
+        decode = load["quantities"]["decode_tokens_per_s"]
         self.assertTrue(200 < decode["engines"]["llama.cpp"]["median"] < 450, decode)
         ratio = decode["ratios"]["llama.cpp"]
         ours, theirs = (decode["engines"][name]["samples"] for name in ("fathom", "llama.cpp"))

@@ -176,12 +176,13 @@ FAINT_TEXT = """(() => {
   const numbers = c => c.match(/[0-9.]+/g).slice(0, 3).map(Number);
   const luminance = c => numbers(c).map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  const bad = new Set(), behind = e => {
-    for (; e; e = e.parentElement) {
+  const bad = new Set(), papers = new Map(), behind = e => {
+    if (!e) return luminance(getComputedStyle(document.body).backgroundColor);
+    if (!papers.has(e)) {
       const colour = getComputedStyle(e).backgroundColor;
-      if (!/, 0\\)$|transparent/.test(colour)) return luminance(colour);
+      papers.set(e, /, 0\\)$|transparent/.test(colour) ? behind(e.parentElement) : luminance(colour));
     }
-    return luminance(getComputedStyle(document.body).backgroundColor);
+    return papers.get(e);
   };
   for (const e of document.querySelectorAll('body *')) {
     if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;

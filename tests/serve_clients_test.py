@@ -2,15 +2,17 @@
 server's OpenAPI description.
 
 usage: serve_clients_test.py FATHOM
-Installs missing packages for this run; exits with 77 (skipped) if PyPI is not reachable.
+Installs missing packages in build/, where later runs find them; exits with 77 (skipped) if PyPI is not reachable.
 """
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 from serve_process import DEADLINE_S, QUESTION, Server, endless, user
 
@@ -19,7 +21,7 @@ EXAMPLES = 25  # schemathesis examples for each operation and phase
 
 
 def with_packages():
-    """Continues under a Python that has the packages: this one, or a virtual environment made for this run."""
+    """Continues under a Python that has the packages: this one, or a virtual environment."""
     try:
         import jsonschema  # noqa: F401
         import openai  # noqa: F401
@@ -29,16 +31,25 @@ def with_packages():
         pass
     if os.environ.get("FATHOM_TEST_VENV"):
         sys.exit("the packages were installed, but cannot be imported")
-    with tempfile.TemporaryDirectory() as folder:
-        python = f"{folder}/bin/python"
-        made = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True)
-        if made.returncode == 0:
-            made = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1", *PACKAGES],
-                                  capture_output=True, text=True, timeout=600)
-        if made.returncode != 0:
-            print(f"skipped: no packages {', '.join(PACKAGES)}, and no PyPI: {made.stderr.strip()[-300:]}")
-            sys.exit(77)
-        sys.exit(subprocess.run([python, __file__, *sys.argv[1:]], env={**os.environ, "FATHOM_TEST_VENV": folder}).returncode)
+    root = pathlib.Path(__file__).resolve().parent.parent / "build/test_packages"
+    venv = root / f"{zlib.crc32(repr((PACKAGES, sys.version)).encode()):08x}"
+    if not venv.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            new = f"{folder}/venv"
+            made = subprocess.run([sys.executable, "-m", "venv", new], capture_output=True, text=True)
+            if made.returncode == 0:
+                made = subprocess.run([f"{new}/bin/python", "-m", "pip", "install", "--quiet", "--retries", "1", "--no-compile", *PACKAGES],
+                                      capture_output=True, text=True, timeout=600)
+            if made.returncode != 0:
+                print(f"skipped: no packages {', '.join(PACKAGES)}, and no PyPI: {made.stderr.strip()[-300:]}")
+                sys.exit(77)
+            try:
+                os.rename(new, venv)  # whole or not at all
+            except OSError:
+                if not venv.exists():  # another run was first
+                    raise
+    sys.exit(subprocess.run([venv / "bin/python", __file__, *sys.argv[1:]], env={**os.environ, "FATHOM_TEST_VENV": "1"}).returncode)
 
 
 with_packages()

@@ -4,6 +4,7 @@ usage: serve_lifetime_test.py FATHOM
 """
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -159,9 +160,14 @@ class End(unittest.TestCase):
             self.assertEqual(server.wait(), -signal.SIGKILL)
 
     def test_an_idle_server_ends(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with Server(FATHOM) as server, server.socket(), server.socket(b"GET /hea"):
+        with contextlib.ExitStack() as stack:
+            servers = []
+            for number in (signal.SIGTERM, signal.SIGINT):  # both wait for the rest of a request at the same time
+                servers.append(server := stack.enter_context(Server(FATHOM)))
+                for sent in (b"", b"GET /hea"):
+                    stack.enter_context(server.socket(sent))
                 server.signal(number)
+            for server in servers:
                 self.assertEqual(server.wait(), 0)
                 self.assertEqual(server.log[-1], "all answered\n")
 

@@ -144,10 +144,11 @@ class Load(unittest.TestCase):
             self.warm(server)
             before = peak = server.resident_bytes()
             connections = [server.socket(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                                         f"Content-Length: {len(body)}\r\n\r\n{body}".encode()) for _ in range(clients)]
+                                         f"Content-Length: {len(body)}\r\n\r\n{body}".encode(), received=4096) for _ in range(clients)]
             until(lambda: server.metric("fathom_requests_running") == clients, "all run")
             while any(server.gauges().values()):
                 peak = max(peak, server.resident_bytes())
+                time.sleep(0.02)
             dropped = server.metric("fathom_client_disconnects_total")
             self.report("clients that do not read", before_MiB=before / MIB, peak_MiB=peak / MIB, dropped=int(dropped))
             self.assertEqual(dropped, clients)

@@ -22,7 +22,7 @@ class Planner(Workers):
         self.ready(self.router)
         until(lambda: len(status(workers[2])["peers"]) == 2, "the decode worker knows whom to ask")
         # Answers only, more than a decode worker has places for.
-        answers = [{**asked(n, 2000), "prompt": f"Once {n}"} for n in range(6)]
+        answers = [{**asked(n, 1000), "prompt": f"Once {n}"} for n in range(6)]
         for body in answers:
             self.wanted(body)
         streams = [Streamed(self.router, body) for body in answers]

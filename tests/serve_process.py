@@ -115,8 +115,13 @@ class Server:
     def connection(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
 
-    def socket(self, sent=b""):
-        found = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+    def socket(self, sent=b"", received=None):
+        """`received`: bytes that the kernel keeps of what the server sends and nobody reads."""
+        found = socket.socket()
+        if received:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received)
+        found.settimeout(DEADLINE_S)
+        found.connect(("127.0.0.1", self.port))
         found.sendall(sent)
         return found
 

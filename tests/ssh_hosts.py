@@ -4,6 +4,7 @@ Aliases are several names of this machine. Namespaces are hosts of their own, wi
 slowed or cut; they need root.
 """
 
+import contextlib
 import getpass
 import os
 import pathlib
@@ -106,7 +107,7 @@ def aliases(*names):
 
 
 class Namespaces:
-    """Hosts 10.98.76.1, .2, ... in namespaces of a bridge whose own address, .254, is this machine's."""
+    """Hosts 10.98.N.1, .2, ... in namespaces of a bridge whose own address, .254, is this machine's; each with another N."""
 
     made = 0
 
@@ -114,10 +115,11 @@ class Namespaces:
         Namespaces.made += 1
         self.prefix = f"f{os.getpid() % 1000000}{'abcdefgh'[Namespaces.made % 8]}"  # an interface's name has 15 letters
         self.hosts = SshHosts()
-        self.addresses = [f"10.98.76.{i + 1}" for i in range(count)]
+        subnet = f"10.98.{76 + Namespaces.made % 8}"
+        self.addresses = [f"{subnet}.{i + 1}" for i in range(count)]
         self.run("link", "add", f"{self.prefix}b", "type", "bridge")
         try:
-            self.run("addr", "add", "10.98.76.254/24", "dev", f"{self.prefix}b")
+            self.run("addr", "add", f"{subnet}.254/24", "dev", f"{self.prefix}b")
             self.run("link", "set", f"{self.prefix}b", "up")
             for i, address in enumerate(self.addresses):
                 space = f"{self.prefix}n{i}"
@@ -155,6 +157,11 @@ class Namespaces:
     def close(self):
         self.hosts.close()
         for i in range(len(self.addresses)):
+            # What sshd has started beyond a cut would wait for its client for a quarter of an hour.
+            found = subprocess.run(["ip", "netns", "pids", f"{self.prefix}n{i}"], capture_output=True, text=True)
+            for pid in map(int, found.stdout.split()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             # The link first: a namespace, and its end of it, lives as long as a process in it.
             subprocess.run(["ip", "link", "del", self.outside(i)], stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "del", f"{self.prefix}n{i}"], stderr=subprocess.DEVNULL)

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   add_history(app, exit_code);
   add_compile(app, exit_code);
   add_model(app, exit_code);
+  add_train(app, exit_code);
   add_generate(app, exit_code);
   add_chat(app, exit_code);
   add_bench(app, exit_code);

@@ -24,7 +24,6 @@
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
-#include "core/source_tree.h"
 #include "engine/accuracy_eval.h"
 #include "engine/likelihood_eval.h"
 
@@ -36,7 +35,7 @@ using nlohmann::json;
 
 struct EvalFlags {
   std::string folder, against, drafter;
-  std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
+  std::string grammar = bundled_grammar();
   std::string against_kv, against_activation;
   bool hadamard = false;
   int64_t count = 2000, likelihood_count = 50;

@@ -25,6 +25,10 @@ std::filesystem::path model_folder(const std::string& named) {
   return *bundled;
 }
 
+std::string bundled_grammar() {
+  return (model::bundled_model_folder().value_or("models/tiny") / "tasks.toml").string();
+}
+
 model::Checkpoint open_checkpoint(const std::filesystem::path& folder, model::Safetensors::Load load) {
   auto checkpoint = value_or_usage_error(model::Checkpoint::open(folder, load));
   say_what_was_rounded(folder, checkpoint.weights);

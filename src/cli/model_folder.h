@@ -14,6 +14,9 @@ namespace fathom::cli {
 // is none.
 std::filesystem::path model_folder(const std::string& named);
 
+// The file of the bundled model's tasks, wherever the program runs.
+std::string bundled_grammar();
+
 // Both throw UsageError where the checkpoint cannot be read, and say on stderr if tensors of it were rounded.
 model::Checkpoint open_checkpoint(const std::filesystem::path& folder,
                                   model::Safetensors::Load load = model::Safetensors::Load::mapped);

@@ -8,19 +8,19 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/model_folder.h"
 #include "cli/number_check.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
 #include "core/exit_code.h"
 #include "core/expect.h"
-#include "core/source_tree.h"
 #include "model/tasks.h"
 
 namespace fathom::cli {
 namespace {
 
 struct TasksFlags {
-  std::string grammar = find_source_tree().value_or(".") + "/models/tiny/tasks.toml";
+  std::string grammar = bundled_grammar();
   std::string split = "train", task = "all";
   int64_t count = 10;
   uint64_t seed = 1;

@@ -28,6 +28,7 @@ void add_bench(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
 void add_kv_pool(CLI::App& app, int& exit_code);
 void add_launch(CLI::App& app, int& exit_code);
+void add_train(CLI::App& app, int& exit_code);
 void add_book(CLI::App& app, int& exit_code);
 
 // Of `fathom model`.

@@ -1,0 +1,182 @@
+// fathom train: fine-tunes a checkpoint on a CPU, whole or by low-rank adapters.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/ctrl_c.h"
+#include "cli/model_folder.h"
+#include "cli/model_output.h"
+#include "cli/progress.h"
+#include "cli/usage_error.h"
+#include "cli/verbs.h"
+#include "core/atomic_file.h"
+#include "core/cpus.h"
+#include "core/exit_code.h"
+#include "core/proc_meminfo.h"
+#include "core/thread_pool.h"
+#include "train/dataset.h"
+#include "train/fine_tune.h"
+#include "train/save.h"
+
+namespace fathom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, train::Precision> kPrecisions = {{"fp32", train::Precision::fp32},
+                                                             {"bf16", train::Precision::bf16},
+                                                             {"fp8", train::Precision::fp8},
+                                                             {"mxfp8", train::Precision::mxfp8},
+                                                             {"nvfp4", train::Precision::nvfp4}};
+
+struct TrainFlags {
+  std::string model, data, eval_data, precision = "fp32";
+  int64_t max_length = 1024, threads = 0;
+  std::optional<double> weight_decay;
+  train::FineTuneOptions options;
+  ModelOutputFlags target;
+};
+
+// Losses, and what it took.
+void print_summary(double before, double after, double seconds, int64_t tokens) {
+  fmt::print("evaluation loss {:.4f} before, {:.4f} after; {} tokens in {}: {:.0f} tokens/s\n", before, after,
+             tokens, duration_text(seconds), static_cast<double>(tokens) / seconds);
+}
+
+void train_model(TrainFlags& flags) {
+  check_model_folder_free(flags.target);
+  const fs::path source = model_folder(flags.model), folder = flags.target.folder;
+  std::error_code none;
+  if (fs::equivalent(source, folder, none))
+    throw UsageError(fmt::format("{}: is the model that is trained: name another folder", folder.string()));
+  const model::Checkpoint checkpoint = open_checkpoint(source);
+  const auto examples = value_or_usage_error(train::read_examples(flags.data, checkpoint, flags.max_length));
+  const auto evaluated =
+      flags.eval_data.empty()
+          ? std::vector<train::Example>()
+          : value_or_usage_error(train::read_examples(flags.eval_data, checkpoint, flags.max_length));
+  const int64_t size = model::footprint(checkpoint.config).parameters;
+  // Weights, and without adapters their gradients and two moments.
+  const int64_t bytes = size * 4 * (flags.options.lora_rank > 0 ? 1 : 4);
+  if (const auto free = proc_meminfo("MemAvailable"); free && bytes > *free)
+    throw UsageError(
+        fmt::format("{}: training takes {:.1f} GB for parameters alone, and {:.1f} GB are free{}",
+                    source.string(), static_cast<double>(bytes) * 1e-9, static_cast<double>(*free) * 1e-9,
+                    flags.options.lora_rank > 0 ? "" : ": --lora-rank 8 takes a quarter"));
+
+  ThreadPool threads(flags.threads > 0 ? static_cast<int>(flags.threads) : host_threads());
+  flags.options.recipe.precision       = kPrecisions.at(flags.precision);
+  flags.options.optimizer.weight_decay = flags.weight_decay.value_or(flags.options.lora_rank > 0 ? 0 : 0.1);
+  train::Parameters parameters         = train::parameters_of(checkpoint.config, checkpoint.weights);
+  const auto evaluate                  = [&] {
+    return evaluated.empty() ? 0
+                                              : train::mean_loss(checkpoint.config, parameters, evaluated,
+                                                                 flags.options.batch_tokens, threads);
+  };
+  const double before = evaluate();
+  fmt::print("{} examples, {} steps of up to {} tokens, {}{}\n", examples.size(), flags.options.steps,
+             flags.options.batch_tokens,
+             flags.options.lora_rank > 0
+                 ? fmt::format("adapters of rank {}", flags.options.lora_rank)
+                 : fmt::format("all {:.1f} million parameters", static_cast<double>(size) * 1e-6),
+             flags.precision == "fp32" ? "" : fmt::format(", {} emulated", flags.precision));
+
+  const CtrlC ctrl_c;
+  const auto start   = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  int64_t tokens = 0;
+  std::string log;
+  const int64_t every = std::max<int64_t>(1, flags.options.steps / 20);
+  const auto lora     = train::fine_tune(
+          checkpoint.config, parameters, examples, flags.options, threads, [&](const train::TrainingStep& step) {
+        tokens += step.tokens;
+        log += nlohmann::ordered_json{{"step", step.step},           {"loss", step.loss},
+                                      {"grad_norm", step.grad_norm}, {"learning_rate", step.learning_rate},
+                                      {"epoch", step.epochs},        {"tokens", step.tokens},
+                                      {"seconds", seconds()}}
+                   .dump() +
+               "\n";
+        if (step.step % every == 0 || step.step == 1 || step.step == flags.options.steps) {
+          fmt::print("step {:>5}  loss {:.4f}  gradient {:.3f}  rate {:.2e}  epoch {:.2f}  {:.0f} tokens/s\n",
+                         step.step, step.loss, step.grad_norm, step.learning_rate, step.epochs,
+                         static_cast<double>(tokens) / seconds());
+          std::fflush(stdout);
+        }
+        if (CtrlC::pressed())
+          fmt::print(stderr, "interrupted after step {}: what is trained is kept\n", step.step);
+        return !CtrlC::pressed();
+      });
+  const double took = seconds();
+  if (!evaluated.empty()) print_summary(before, evaluate(), took, tokens);
+
+  const int64_t written = value_or_usage_error(train::save_checkpoint(folder, source, parameters, threads));
+  if (lora) value_or_usage_error(train::save_adapter(folder / "adapter", source, *lora, threads));
+  value_or_usage_error(write_text_file(folder / "training_log.jsonl", log));
+  fmt::print("{}: {:.1f} MB in BF16{}; `fathom model quantize` makes MXFP4 of its experts\n", folder.string(),
+             static_cast<double>(written) * 1e-6,
+             lora ? ", the adapters merged, and adapter/ in PEFT's layout" : "");
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, int& exit_code) {
+  auto flags                      = std::make_shared<TrainFlags>();
+  train::FineTuneOptions& options = flags->options;
+  CLI::App& verb =
+      *app.add_subcommand("train", "Fine-tune a model on a CPU, whole or by low-rank adapters (LoRA)");
+  verb.add_option("data", flags->data, "Examples, a JSON object a line: docs/training.md says which")
+      ->required();
+  add_model_output_flags(verb, flags->target);
+  verb.add_option("-m,--model", flags->model, "Folder of the model (default: the bundled one)");
+  verb.add_option("--eval-data", flags->eval_data, "Examples whose loss is taken before and after");
+  verb.add_option("--steps", options.steps, "Steps of the optimizer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--batch-tokens", options.batch_tokens, "Tokens of a step, in whole examples")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--max-length", flags->max_length, "Examples are cut to so many tokens")
+      ->check(CLI::Range(int64_t{2}, int64_t{131'072}).description(""))
+      ->capture_default_str();
+  verb.add_option("--learning-rate", options.learning_rate, "Its highest; it falls to 0 by a cosine")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--warmup-steps", options.warmup_steps, "Steps in which it rises")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb.add_option("--weight-decay", flags->weight_decay, "Of matrices (default: 0.1; of adapters 0)")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--max-grad-norm", options.max_grad_norm,
+                  "Larger gradients are scaled down to it; 0: none are")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb.add_option("--lora-rank", options.lora_rank,
+                  "Train adapters of attention of this rank (default: all parameters)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--lora-alpha", options.lora_alpha, "Adapters count alpha / rank times")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--precision", flags->precision,
+                  "Round the operands of linear layers, emulated: fp32 (default), bf16, fp8, mxfp8, nvfp4")
+      ->check(CLI::IsMember(kPrecisions).description(""));
+  verb.add_option("--threads", flags->threads, "Threads (default: one a core)")->check(CLI::PositiveNumber);
+  verb.add_option("--seed", options.seed, "Order of the examples, and of what is drawn")
+      ->capture_default_str();
+  verb.callback([flags, &exit_code] {
+    train_model(*flags);
+    exit_code = kExitOk;
+  });
+}
+
+}  // namespace fathom::cli

@@ -39,7 +39,8 @@ void two_steps(const FineTuning& p, int64_t rank, Context& context) {
   const auto T = static_cast<size_t>(p.tokens());
   const TokenBatch batch{
       .tokens = {p.text.data(), T}, .targets = {p.text.data() + 1, T}, .first_row = first_row};
-  for (int64_t step = 0; step < 2; ++step) {
+  p.losses(0) = p.losses(1) = 0;
+  for (int64_t step = 0; step < 2 && p.tokens() > 0; ++step) {
     std::ranges::fill(of_step, 0.0f);
     p.losses(step) = static_cast<float>(
         trainer.loss_and_gradients(parameters, batch, gradients ? &*gradients : nullptr,

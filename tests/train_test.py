@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 FATHOM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
@@ -66,12 +65,11 @@ class Train(unittest.TestCase):
     def test_an_interrupt_keeps_what_is_trained(self):
         with subprocess.Popen([FATHOM, "train", self.data, self.folder / "cut", "--steps", "100000"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True) as process:
-            line = process.stdout.readline()
-            while not line.startswith("step"):
-                line = process.stdout.readline()
-            time.sleep(0.5)
+            self.addCleanup(process.kill)
+            begun = any(line.startswith("step") for line in process.stdout)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
+        self.assertTrue(begun, errors)
         self.assertEqual(process.returncode, 0, errors)
         self.assertIn("what is trained is kept", errors)
         self.assertTrue(self.answer("cut", "12 + 30"))
@@ -88,6 +86,9 @@ class Train(unittest.TestCase):
                                  ((self.data, "new", "--precision", "fp7"), "fp7 not in"),
                                  ((self.data, "new", "--steps", 0), "--steps"),
                                  ((self.data, "new", "--max-length", 3), "--max-length"),
+                                 ((self.data, "new", "--learning-rate", "nan"), "--learning-rate"),
+                                 ((self.data, "new", "--lora-rank", 1000), "--lora-rank: 1000 is more than 64"),
+                                 ((self.data, "/proc/none"), "/proc/none"),
                                  ((self.data, "new", "--model", self.folder / "nobody"), "nobody")]:
             with self.subTest(words):
                 data, out, *flags = arguments

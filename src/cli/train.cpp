@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -15,6 +16,7 @@
 #include "cli/ctrl_c.h"
 #include "cli/model_folder.h"
 #include "cli/model_output.h"
+#include "cli/number_check.h"
 #include "cli/progress.h"
 #include "cli/usage_error.h"
 #include "cli/verbs.h"
@@ -25,6 +27,7 @@
 #include "core/thread_pool.h"
 #include "train/dataset.h"
 #include "train/fine_tune.h"
+#include "train/gpt_oss_trainer.h"
 #include "train/save.h"
 
 namespace fathom::cli {
@@ -52,6 +55,28 @@ void print_summary(double before, double after, double seconds, int64_t tokens) 
              tokens, duration_text(seconds), static_cast<double>(tokens) / seconds);
 }
 
+// What a step keeps, against what is free.
+void check_memory(const fs::path& source, const model::Config& config, const train::FineTuneOptions& options,
+                  const std::vector<train::Example>& examples) {
+  int64_t tokens = 0, longest = 0;
+  for (const train::Example& example : examples) {
+    const auto length = static_cast<int64_t>(example.tokens.size());
+    tokens += length, longest = std::max(longest, length);
+  }
+  tokens             = std::max(longest, std::min(tokens, options.batch_tokens));
+  const int64_t size = model::footprint(config).parameters;
+  // Weights, and of what is trained gradients and two moments; adapters themselves, too.
+  const int64_t trained =
+      options.lora_rank > 0 ? 16 * options.lora_rank * train::lora_parameters(config) : 12 * size;
+  const int64_t bytes = 4 * size + trained + train::GptOssTrainer::kept_bytes(config, tokens);
+  if (const auto free = proc_meminfo("MemAvailable"); free && bytes > *free)
+    throw UsageError(fmt::format("{}: a step keeps {:.1f} GB, and {:.1f} GB are free: {}", source.string(),
+                                 static_cast<double>(bytes) * 1e-9, static_cast<double>(*free) * 1e-9,
+                                 options.lora_rank > 0
+                                     ? "lower --batch-tokens"
+                                     : "lower --batch-tokens, or train adapters (--lora-rank 8)"));
+}
+
 void train_model(TrainFlags& flags) {
   check_model_folder_free(flags.target);
   const fs::path source = model_folder(flags.model), folder = flags.target.folder;
@@ -64,18 +89,17 @@ void train_model(TrainFlags& flags) {
       flags.eval_data.empty()
           ? std::vector<train::Example>()
           : value_or_usage_error(train::read_examples(flags.eval_data, checkpoint, flags.max_length));
-  const int64_t size = model::footprint(checkpoint.config).parameters;
-  // Weights, and without adapters their gradients and two moments.
-  const int64_t bytes = size * 4 * (flags.options.lora_rank > 0 ? 1 : 4);
-  if (const auto free = proc_meminfo("MemAvailable"); free && bytes > *free)
-    throw UsageError(
-        fmt::format("{}: training takes {:.1f} GB for parameters alone, and {:.1f} GB are free{}",
-                    source.string(), static_cast<double>(bytes) * 1e-9, static_cast<double>(*free) * 1e-9,
-                    flags.options.lora_rank > 0 ? "" : ": --lora-rank 8 takes a quarter"));
+  value_or_usage_error(train::can_save_checkpoint(folder, source, checkpoint));
+  const int64_t rank = flags.options.lora_rank, most_rank = train::max_lora_rank(checkpoint.config);
+  if (rank > most_rank)
+    throw UsageError(fmt::format(
+        "--lora-rank: {} is more than {}, the smallest width of this model's matrices", rank, most_rank));
+  check_memory(source, checkpoint.config, flags.options, examples);
 
   ThreadPool threads(flags.threads > 0 ? static_cast<int>(flags.threads) : host_threads());
   flags.options.recipe.precision       = kPrecisions.at(flags.precision);
   flags.options.optimizer.weight_decay = flags.weight_decay.value_or(flags.options.lora_rank > 0 ? 0 : 0.1);
+  const int64_t size                   = model::footprint(checkpoint.config).parameters;
   train::Parameters parameters         = train::parameters_of(checkpoint.config, checkpoint.weights);
   const auto evaluate                  = [&] {
     return evaluated.empty() ? 0
@@ -118,10 +142,12 @@ void train_model(TrainFlags& flags) {
         return !CtrlC::pressed();
       });
   const double took = seconds();
+  train::round_to_bf16(parameters);  // what is saved is what is evaluated
   if (!evaluated.empty()) print_summary(before, evaluate(), took, tokens);
 
-  const int64_t written = value_or_usage_error(train::save_checkpoint(folder, source, parameters, threads));
+  fs::remove_all(folder / "adapter", none);  // another one's
   if (lora) value_or_usage_error(train::save_adapter(folder / "adapter", source, *lora, threads));
+  const int64_t written = value_or_usage_error(train::save_checkpoint(folder, source, parameters, threads));
   value_or_usage_error(write_text_file(folder / "training_log.jsonl", log));
   fmt::print("{}: {:.1f} MB in BF16{}; `fathom model quantize` makes MXFP4 of its experts\n", folder.string(),
              static_cast<double>(written) * 1e-6,
@@ -141,36 +167,37 @@ void add_train(CLI::App& app, int& exit_code) {
   verb.add_option("-m,--model", flags->model, "Folder of the model (default: the bundled one)");
   verb.add_option("--eval-data", flags->eval_data, "Examples whose loss is taken before and after");
   verb.add_option("--steps", options.steps, "Steps of the optimizer")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_at_least(1))
       ->capture_default_str();
   verb.add_option("--batch-tokens", options.batch_tokens, "Tokens of a step, in whole examples")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_at_least(1))
       ->capture_default_str();
   verb.add_option("--max-length", flags->max_length, "Examples are cut to so many tokens")
-      ->check(CLI::Range(int64_t{2}, int64_t{131'072}).description(""))
+      ->check(whole_between(2, 131'072))
       ->capture_default_str();
   verb.add_option("--learning-rate", options.learning_rate, "Its highest; it falls to 0 by a cosine")
-      ->check(CLI::PositiveNumber)
+      ->check(between(1e-30, 1e30))
       ->capture_default_str();
   verb.add_option("--warmup-steps", options.warmup_steps, "Steps in which it rises")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_at_least(0))
       ->capture_default_str();
   verb.add_option("--weight-decay", flags->weight_decay, "Of matrices (default: 0.1; of adapters 0)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   verb.add_option("--max-grad-norm", options.max_grad_norm,
                   "Larger gradients are scaled down to it; 0: none are")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   verb.add_option("--lora-rank", options.lora_rank,
                   "Train adapters of attention of this rank (default: all parameters)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_at_least(1));
   verb.add_option("--lora-alpha", options.lora_alpha, "Adapters count alpha / rank times")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   verb.add_option("--precision", flags->precision,
                   "Round the operands of linear layers, emulated: fp32 (default), bf16, fp8, mxfp8, nvfp4")
       ->check(CLI::IsMember(kPrecisions).description(""));
-  verb.add_option("--threads", flags->threads, "Threads (default: one a core)")->check(CLI::PositiveNumber);
+  verb.add_option("--threads", flags->threads, "Threads (default: one a core)")
+      ->check(whole_between(1, 4096));
   verb.add_option("--seed", options.seed, "Order of the examples, and of what is drawn")
       ->capture_default_str();
   verb.callback([flags, &exit_code] {

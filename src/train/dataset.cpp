@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/rng.h"
+#include "core/strict_json.h"
 #include "model/harmony.h"
 
 namespace fathom::train {
@@ -34,13 +35,14 @@ class Renderer {
  public:
   explicit Renderer(const model::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
-  Result<Learnt> plain(std::string_view prompt, std::string_view completion) {
+  // A completion ends with the token that ends a text; a text alone does not.
+  Result<Learnt> plain(std::string_view prompt, std::string_view completion, bool ends) {
     if (!checkpoint_.tokenizer) return no_tokenizer();
     Learnt learnt;
     if (const Status status = add(prompt, learnt.tokens); !status) return status.error();
     learnt.from = learnt.tokens.size();
     if (const Status status = add(completion, learnt.tokens); !status) return status.error();
-    if (!checkpoint_.eos_ids.empty() && !prompt.empty()) learnt.tokens.push_back(checkpoint_.eos_ids.front());
+    if (ends && !checkpoint_.eos_ids.empty()) learnt.tokens.push_back(end_of_text());
     return learnt;
   }
 
@@ -70,6 +72,12 @@ class Renderer {
   }
 
  private:
+  model::TokenId end_of_text() const {
+    const auto& ends = checkpoint_.eos_ids;
+    const bool harmony =
+        checkpoint_.harmony && std::ranges::find(ends, checkpoint_.harmony->endoftext) != ends.end();
+    return harmony ? checkpoint_.harmony->endoftext : ends.front();
+  }
   static Error no_tokenizer() {
     return {"the model has no tokenizer.json, so texts have no tokens: give \"input_ids\""};
   }
@@ -101,7 +109,8 @@ Result<Learnt> chat_of(const ExampleJson& messages, Renderer& renderer) {
       return Error{fmt::format("message {} needs a \"role\" and a \"content\", both texts", i)};
     if (i + 1 == messages.size()) {
       if (*role != "assistant")
-        return Error{fmt::format("the last message is of '{}': it is the assistant's that is learnt", *role)};
+        return Error{
+            fmt::format("the last message is of {}: it is the assistant's that is learnt", in_quotes(*role))};
       return renderer.chat(std::move(before), text_in(messages[i], "thinking").value_or(""), *content);
     }
     before.push_back({.role = *role, .channel = *role == "assistant" ? "final" : "", .content = *content});
@@ -109,16 +118,23 @@ Result<Learnt> chat_of(const ExampleJson& messages, Renderer& renderer) {
   return Error{"\"messages\" is empty"};
 }
 
-// Tokens as numbers, in [least, V).
-Result<std::vector<int32_t>> ids_in(const ExampleJson& list, const char* field, int64_t least,
-                                    int64_t vocabulary) {
+// Token ids of the vocabulary; -1 for `not_learnt`, where there is such a label.
+Result<std::vector<int32_t>> ids_in(const ExampleJson& list, const char* field,
+                                    std::optional<int64_t> not_learnt, int64_t vocabulary) {
   if (!list.is_array()) return Error{fmt::format("\"{}\" is no list of token ids", field)};
   std::vector<int32_t> ids;
   for (const ExampleJson& id : list) {
-    if (!id.is_number_integer() || id.get<int64_t>() < least || id.get<int64_t>() >= vocabulary)
+    if (!id.is_number_integer())
+      return Error{fmt::format("\"{}\" has {} where a token id belongs", field,
+                               id.is_number() ? id.dump() : std::string(id.type_name()))};
+    if (not_learnt && id == *not_learnt) {
+      ids.push_back(-1);
+      continue;
+    }
+    if (id < 0 || id >= vocabulary)
       return Error{fmt::format("\"{}\" has {}, and the model's vocabulary has ids 0 to {}", field, id.dump(),
                                vocabulary - 1)};
-    ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
+    ids.push_back(id.get<int32_t>());
   }
   return ids;
 }
@@ -144,11 +160,11 @@ Result<Example> example_in(const ExampleJson& object, const model::Checkpoint& c
     return made(renderer.chat({{.role = "user", .content = *prompt}}, text_in(object, "thought").value_or(""),
                               *answer));
   if (const auto completion = text_in(object, "completion"); prompt && completion)
-    return made(renderer.plain(*prompt, *completion));
-  if (const auto text = text_in(object, "text")) return made(renderer.plain("", *text));
+    return made(renderer.plain(*prompt, *completion, true));
+  if (const auto text = text_in(object, "text")) return made(renderer.plain("", *text, false));
   if (object.contains("input_ids")) {
     const int64_t V = checkpoint.config.vocab_size;
-    auto tokens     = ids_in(object["input_ids"], "input_ids", 0, V);
+    auto tokens     = ids_in(object["input_ids"], "input_ids", {}, V);
     if (!tokens) return tokens.error();
     Example example = example_of({.tokens = std::move(tokens).value()});
     if (!object.contains("labels")) return example;
@@ -157,9 +173,12 @@ Result<Example> example_in(const ExampleJson& object, const model::Checkpoint& c
     if (!labels) return labels.error();
     if (labels->size() != example.tokens.size())
       return Error{fmt::format("there are {} labels for {} tokens", labels->size(), example.tokens.size())};
-    for (size_t i = 0; i + 1 < labels->size(); ++i) example.targets[i] = std::max((*labels)[i + 1], -1);
+    for (size_t i = 0; i + 1 < labels->size(); ++i) example.targets[i] = (*labels)[i + 1];
     return example;
   }
+  for (const char* field : {"prompt", "answer", "completion", "text"})
+    if (object.contains(field) && !object[field].is_string())
+      return Error{fmt::format("\"{}\" is no text", field)};
   return Error{
       "it has none of \"messages\", \"prompt\" with \"answer\" or \"completion\", \"text\" and "
       "\"input_ids\""};
@@ -173,9 +192,9 @@ int64_t Example::counted() const {
 
 Result<Example> parse_example(std::string_view line, const model::Checkpoint& checkpoint,
                               int64_t max_tokens) {
-  const ExampleJson object = ExampleJson::parse(line, nullptr, false);
-  if (object.is_discarded()) return Error{"it is no JSON"};
-  auto example = example_in(object, checkpoint);
+  const auto object = parse_strict_json(line);
+  if (!object) return Error{"it is no JSON: " + object.error().message};
+  auto example = example_in(*object, checkpoint);
   if (!example) return example.error();
   const auto length = static_cast<int64_t>(example->tokens.size());
   if (length > max_tokens) {
@@ -194,7 +213,8 @@ Result<Example> parse_example(std::string_view line, const model::Checkpoint& ch
 Result<std::vector<Example>> read_examples(const std::filesystem::path& file,
                                            const model::Checkpoint& checkpoint, int64_t max_tokens) {
   std::ifstream in(file);
-  if (!in) return Error{fmt::format("{}: cannot be read: is the name right?", file.string())};
+  if (!in || std::filesystem::is_directory(file))
+    return Error{fmt::format("{}: cannot be read: is the name right?", file.string())};
   std::vector<Example> examples;
   std::string line;
   for (int64_t number = 1; std::getline(in, line); ++number) {
@@ -203,6 +223,7 @@ Result<std::vector<Example>> read_examples(const std::filesystem::path& file,
     if (!example) return Error{fmt::format("{}:{}: {}", file.string(), number, example.error().message)};
     examples.push_back(std::move(example).value());
   }
+  if (in.bad()) return Error{fmt::format("{}: reading it failed", file.string())};
   if (examples.empty())
     return Error{
         fmt::format("{}: holds no examples: one JSON object a line, as in docs/training.md", file.string())};

@@ -54,6 +54,8 @@ TEST(Dataset, AChatLearnsItsAnswer) {
 
 TEST(Dataset, PlainTextLearnsWhatFollows) {
   EXPECT_EQ(learnt(parsed(R"({"prompt": "a b", "completion": " c"})")).substr(0, 2), " c");
+  const auto ended = parsed(R"({"prompt": "", "completion": "c"})");
+  EXPECT_EQ(ended.targets.front(), ended.tokens.back()) << "the token that ends a text";
   const auto text = parsed(R"({"text": "a b c"})");
   EXPECT_EQ(text.counted(), static_cast<int64_t>(text.tokens.size()) - 1);
   const auto ids = parsed(R"({"input_ids": [5, 6, 7, 8], "labels": [-100, -100, 7, 8]})");
@@ -82,7 +84,13 @@ TEST(Dataset, ErrorsSayWhatIsWrong) {
            {R"({"input_ids": "1 2"})", "no list of token ids"},
            {R"({"input_ids": [1, 2], "labels": [1]})", "1 labels for 2"},
            {R"({"input_ids": [1]})", "nothing to learn"},
-           {R"({"input_ids": [1, 2.5]})", "2.5"}})
+           {R"({"input_ids": [1, 2.5]})", "2.5"},
+           {R"({"input_ids": [1, [2]]})", "array"},
+           {R"({"input_ids": [1, 2], "labels": [1, -1]})", "-1"},
+           {R"({"input_ids": [1, 2], "labels": [1, 18446744073709551615]})", "18446744073709551615"},
+           {R"({"prompt": "2+3", "answer": 5})", "\"answer\" is no text"},
+           {"{\"input_ids\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}", "no JSON"},
+           {"{\"text\": \"\xff\"}", "no JSON"}})
     EXPECT_NE(error_of(line).find(words), std::string::npos) << line << ": " << error_of(line);
 }
 

@@ -55,6 +55,8 @@ std::optional<Lora> fine_tune(const model::Config& config, Parameters& parameter
     optimizer.step(weights, of_step, places, done.learning_rate, clip, threads);
     if (!on_step(done)) break;
   }
+  if (!std::ranges::all_of(weights, [](float w) { return std::isfinite(w); }))
+    throw std::runtime_error("a weight is not finite after the last step: lower the learning rate");
   if (lora) merge(*lora, parameters);
   return lora;
 }

@@ -614,6 +614,13 @@ GptOssTrainer::GptOssTrainer(const model::Config& config, const Recipe& recipe, 
     : pass_(std::make_unique<Pass>(config, recipe, seed, threads)) {}
 GptOssTrainer::~GptOssTrainer() = default;
 
+int64_t GptOssTrainer::kept_bytes(const model::Config& c, int64_t tokens) {
+  const int64_t numbers = 4 * c.hidden_size +
+                          2 * (c.num_attention_heads + c.num_key_value_heads) * c.head_dim +
+                          c.num_experts_per_tok * (2 * c.intermediate_size + c.hidden_size);
+  return tokens * numbers * c.num_hidden_layers * static_cast<int64_t>(sizeof(float));
+}
+
 double GptOssTrainer::loss(const Parameters& parameters, const TokenBatch& batch, const Lora* lora) {
   return pass_->run(parameters, batch, nullptr, lora, nullptr);
 }

@@ -1,6 +1,6 @@
 // The loss of a gpt-oss model over a batch of sequences and its gradients, in fp32 on a CPU. The forward pass
-// is model/gpt_oss.h's, without a cache and with what the backward pass needs kept: 4 T (12 H + 4 heads Dh +
-// top_k (2I + H)) bytes a layer, about.
+// is model/gpt_oss.h's, without a cache and with what the backward pass needs kept, for each token and layer:
+// 4 H + 2 (heads + kv heads) Dh + top_k (2I + H) numbers.
 //
 // Attention is computed a block of queries at a time and keeps the log-sum of its exponentials alone
 // (FlashAttention's backward pass); experts are computed by groups of rows. The router learns through the
@@ -32,6 +32,9 @@ class GptOssTrainer {
  public:
   GptOssTrainer(const model::Config& config, const Recipe& recipe, uint64_t seed, ThreadPool& threads);
   ~GptOssTrainer();
+
+  // What a step over so many tokens keeps for its backward pass, in all layers.
+  static int64_t kept_bytes(const model::Config& config, int64_t tokens);
 
   // The mean loss of the batch's targets in nats, of one that has any.
   double loss(const Parameters& parameters, const TokenBatch& batch, const Lora* lora = nullptr);

@@ -34,6 +34,7 @@ model::Config small_config(int64_t top_k = 4) {
                {"num_experts_per_tok", top_k},
                {"experts_per_token", top_k},
                {"sliding_window", 5},
+               {"swiglu_limit", 3.0},
                {"layer_types", {"sliding_attention", "full_attention"}}});
   json.erase("quantization_config");
   return model::parse_config(json.dump(), "config.json").value();
@@ -66,8 +67,8 @@ Parameters random_parameters(const model::Config& config) {
   return parameters;
 }
 
-// The gradient along a random direction of one tensor, by central differences. Steps are so small that no
-// token changes its experts, and so large that fp32 shows the difference.
+// The gradient along a random direction of one tensor, by central differences. Steps are so small that they
+// seldom meet the bend where a clamp lets go, and so large that fp32 shows the difference.
 template <class Loss>
 void expect_gradient(std::span<float> numbers, std::span<const float> gradient, uint64_t seed,
                      const std::string& name, const Loss& loss) {
@@ -78,7 +79,7 @@ void expect_gradient(std::span<float> numbers, std::span<const float> gradient, 
     along += static_cast<double>(direction[i]) * gradient[i];
     length += static_cast<double>(gradient[i]) * gradient[i];
   }
-  const double step = 2e-3 / std::sqrt(static_cast<double>(numbers.size())) * 4;
+  const double step = 2e-3 / std::sqrt(static_cast<double>(numbers.size()));
   const auto at     = [&](double by) {
     for (size_t i = 0; i < numbers.size(); ++i)
       numbers[i] = static_cast<float>(before[i] + by * direction[i]);
@@ -87,7 +88,7 @@ void expect_gradient(std::span<float> numbers, std::span<const float> gradient, 
   const double difference = (at(step) - at(-step)) / (2 * step);
   std::copy(before.begin(), before.end(), numbers.begin());
   EXPECT_GT(std::sqrt(length), 1e-6) << name << ": nothing reaches it";
-  EXPECT_NEAR(along, difference, 0.02 * std::sqrt(length) + 2e-4) << name;
+  EXPECT_NEAR(along, difference, 0.03 * std::sqrt(length) + 5e-4) << name;
 }
 
 TEST(GptOssTrainer, LossIsThatOfTheEnginesForwardPass) {
@@ -135,8 +136,9 @@ TEST(GptOssTrainer, SequencesDoNotSeeEachOther) {
 
 TEST(GptOssTrainer, EveryGradientIsThatOfFiniteDifferences) {
   ThreadPool threads(2);
-  for (const auto& [top_k, text] :
-       {std::pair(int64_t{4}, Text({13, 70, 1}, 40)), {int64_t{2}, Text({9}, 40)}}) {
+  for (const auto& [top_k, text] : {std::pair(int64_t{4}, Text({13, 70, 1}, 40)),
+                                    {int64_t{2}, Text({9}, 40)},
+                                    {int64_t{4}, Text({300}, 40)}}) {
     const auto config = small_config(top_k);
     auto parameters   = random_parameters(config);
     GptOssTrainer trainer(config, {}, 0, threads);

@@ -11,16 +11,24 @@
 
 namespace fathom::train {
 
+int64_t max_lora_rank(const model::Config& config) {
+  return std::min(config.hidden_size, config.num_key_value_heads * config.head_dim);
+}
+int64_t lora_parameters(const model::Config& config) {
+  const int64_t H = config.hidden_size, q = config.num_attention_heads * config.head_dim,
+                kv = config.num_key_value_heads * config.head_dim;
+  return config.num_hidden_layers * (2 * (q + H) + 2 * (kv + H));
+}
+
 Lora::Lora(const model::Config& config, int64_t rank, double alpha)
     : rank_(rank), alpha_(alpha), scale_(static_cast<float>(alpha / static_cast<double>(rank))) {
-  FATHOM_EXPECT(rank > 0, "an adapter has a rank of at least 1");
+  FATHOM_EXPECT(rank > 0 && rank <= max_lora_rank(config),
+                "an adapter's rank is from 1 to the smallest width of the matrices");
   const int64_t H = config.hidden_size, q = config.num_attention_heads * config.head_dim,
                 kv = config.num_key_value_heads * config.head_dim;
   const std::pair<const char*, std::pair<int64_t, int64_t>> matrices[] = {
       {"q_proj", {q, H}}, {"k_proj", {kv, H}}, {"v_proj", {kv, H}}, {"o_proj", {H, q}}};
-  int64_t size = 0;
-  for (const auto& [name, shape] : matrices) size += rank * (shape.first + shape.second);
-  numbers_ = Buffer<float>(size * config.num_hidden_layers);
+  numbers_ = Buffer<float>(rank * lora_parameters(config));
   std::ranges::fill(all(), 0.0f);
   int64_t used = 0;
   for (int64_t l = 0; l < config.num_hidden_layers; ++l) {

@@ -21,13 +21,18 @@ struct LoraPair {
   View<float, 2> a, b;  // [rank, in], [out, rank]
 };
 
+// The smallest width of the four matrices: more can express nothing more.
+int64_t max_lora_rank(const model::Config& config);
+// Of one rank, in all layers.
+int64_t lora_parameters(const model::Config& config);
+
 class Lora {
  public:
   struct Layer {
     LoraPair q, k, v, out;
   };
 
-  // Zeros. scale is alpha / rank.
+  // Zeros. scale is alpha / rank. The rank is from 1 to max_lora_rank().
   Lora(const model::Config& config, int64_t rank, double alpha);
 
   std::vector<Layer> layers;

@@ -138,6 +138,10 @@ Parameters parameters_of(const model::Config& config, const model::Weights& weig
   return to;
 }
 
+void round_to_bf16(Parameters& parameters) {
+  for (float& number : parameters.all()) number = static_cast<float>(bf16(number));
+}
+
 void initialize(Parameters& parameters, uint64_t seed) {
   const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(parameters.layers.size()));
   for (const TensorPlace& place : parameters.places()) {

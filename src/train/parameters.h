@@ -60,6 +60,9 @@ class Parameters {
 // The numbers of a checkpoint, exactly: BF16, MXFP4 and int8 are fp32 numbers.
 Parameters parameters_of(const model::Config& config, const model::Weights& weights);
 
+// To the numbers that a checkpoint in BF16 holds.
+void round_to_bf16(Parameters& parameters);
+
 // Normal with a deviation of 0.02, and of 0.02 / sqrt(2 layers) where a matrix adds to the residual stream
 // (GPT-2's rule); norms 1, biases and sinks 0.
 void initialize(Parameters& parameters, uint64_t seed);

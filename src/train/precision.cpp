@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "core/dtype.h"
@@ -12,7 +13,8 @@
 namespace fathom::train {
 namespace {
 
-constexpr int64_t kBlock = kNvfp4Block;
+constexpr int64_t kBlock  = kNvfp4Block;
+constexpr float kSmallest = std::numeric_limits<float>::min();  // of a scale: 0 / 0 were no number
 
 float amax_of(const float* x, int64_t n) {
   float most = 0;
@@ -23,7 +25,7 @@ float amax_of(const float* x, int64_t n) {
 template <class Code>
 void round_tensor(float* x, int64_t n, float amax) {
   if (!(amax > 0) || !std::isfinite(amax)) return;
-  const float scale = amax / Code::max();
+  const float scale = std::max(amax / Code::max(), kSmallest);
   for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(Code(x[i] / scale)) * scale;
 }
 
@@ -132,7 +134,7 @@ void Rounder::round(View<float, 2> x, Operand operand, bool in_weight_gradient) 
   }
   const float amax = amax_of(x.data(), x.size());
   if (!(amax > 0) || !std::isfinite(amax)) return;
-  const float tensor_scale = amax / (6 * fp8_e4m3::max());
+  const float tensor_scale = std::max(amax / (6 * fp8_e4m3::max()), kSmallest);
   const bool square        = operand == Operand::weight && recipe_.square_blocks;
   const bool stochastic    = operand == Operand::gradient && recipe_.stochastic_rounding;
   const int64_t height     = square ? kBlock : 1;
@@ -146,6 +148,7 @@ void Rounder::round(View<float, 2> x, Operand operand, bool in_weight_gradient) 
         for (int64_t r = r0; r < r1; ++r)
           for (int64_t c = c0; c < c1; ++c) {
             float& number = x(r, c);
+            if (std::isnan(number)) continue;
             if (scale == 0) {
               number = 0;
               continue;

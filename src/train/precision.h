@@ -5,17 +5,21 @@
 // scale lie along the dimension that a product sums over, so an operand is rounded for each of its two
 // products apart.
 //
-//   fp32    nothing is rounded
-//   bf16    each number
-//   fp8     E4M3 for x and W, E5M2 for dy; a scale for each tensor from its largest magnitude (current
-//   scaling) mxfp8   E4M3; an E8M0 scale for each 32 numbers nvfp4   E2M1; an E4M3 scale for each 16 numbers
-//   and an fp32 scale for each tensor (NVIDIA, "Pretraining Large
-//           Language Models with NVFP4", 2025): W in blocks of 16 x 16, the same for both of its products; dy
-//           with stochastic rounding; both operands of dW through a Hadamard transform of 16 with random
-//           signs
+// fp32: nothing is rounded.
+//
+// bf16: each number.
+//
+// fp8: E4M3 for x and W, E5M2 for dy; a scale for each tensor, from its largest magnitude (current scaling).
+//
+// mxfp8: E4M3; an E8M0 scale for each 32 numbers.
+//
+// nvfp4: E2M1; an E4M3 scale for each 16 numbers and an fp32 scale for each tensor. After NVIDIA,
+// "Pretraining Large Language Models with NVFP4", 2025: W in blocks of 16 x 16, the same for both of its
+// products; dy with stochastic rounding; both operands of dW through a Hadamard transform of 16 with random
+// signs, others in each step. The paper also keeps some linear layers in BF16; here all are rounded.
 //
 // Rounded are the linear layers of attention and of the experts. Norms, router, embedding and unembedding,
-// softmax and the optimizer stay in fp32, as recipes keep them in 16 bits or more.
+// softmax, adapters and the optimizer stay in fp32, as recipes keep them in 16 bits or more.
 #pragma once
 
 #include <cstdint>

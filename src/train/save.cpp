@@ -20,11 +20,24 @@ namespace {
 namespace fs   = std::filesystem;
 using SaveJson = nlohmann::ordered_json;
 
+// Beginnings of names: what a tokenizer and generation need.
+constexpr std::string_view kCopied[] = {"tokenizer", "special_tokens_map", "added_tokens", "vocab",
+                                        "merges",    "generation_config",  "chat_template"};
+
 Result<std::string> text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in) return Error{fmt::format("{}: cannot be read", file.string())};
   return text;
+}
+
+// config.json of the same model with experts in BF16.
+Result<std::string> bf16_config(const fs::path& source) {
+  const auto text = text_of(source / "config.json");
+  if (!text) return text.error();
+  SaveJson config = SaveJson::parse(*text);
+  config.erase("quantization_config");
+  return config.dump(2);
 }
 
 // BF16; matrices of experts, [E, out, in] here, are stored as [E, in, out].
@@ -58,25 +71,53 @@ model::TensorSource fp32_source(const TensorPlace& place, std::span<const float>
 
 }  // namespace
 
+Status can_save_checkpoint(const fs::path& folder, const fs::path& source,
+                           const model::Checkpoint& checkpoint) {
+  if (checkpoint.weights.layout == model::Layout::original)
+    return Error{
+        fmt::format("{}: this checkpoint has the names of the `original` folder: give the one with Hugging "
+                    "Face's names",
+                    source.string())};
+  const auto config = bf16_config(source);
+  if (!config) return config.error();
+  const auto read = model::parse_config(*config, (source / "config.json").string());
+  if (!read) return read.error();
+  if (read->mxfp4_experts)
+    return Error{
+        fmt::format("{}: says nothing of how its experts are stored, so it cannot say that they are BF16",
+                    (source / "config.json").string())};
+  std::error_code none;
+  const bool there = fs::exists(folder, none);
+  {
+    const auto file =
+        NewFile::create(folder / "model.safetensors", 2 * model::footprint(checkpoint.config).parameters);
+    if (!file) return file.error();
+  }
+  if (!there) fs::remove(folder, none);
+  return Ok{};
+}
+
 Result<int64_t> save_checkpoint(const fs::path& folder, const fs::path& source, const Parameters& parameters,
                                 ThreadPool& threads) {
-  const auto config_text = text_of(source / "config.json");
-  if (!config_text) return config_text.error();
-  SaveJson config = SaveJson::parse(*config_text);
-  config.erase("quantization_config");
+  const auto config = bf16_config(source);
+  if (!config) return config.error();
+  std::error_code none;
+  fs::remove(folder / "config.json", none);  // written last: a folder without it holds no model
   std::vector<model::TensorSource> sources;
   for (const TensorPlace& place : parameters.places())
     sources.push_back(bf16_source(place, parameters.of(place)));
   auto bytes = model::write_safetensors(folder / "model.safetensors", sources, threads);
   if (!bytes) return bytes.error();
-  for (const char* name : {"tokenizer.json", "generation_config.json"}) {
-    if (!fs::exists(source / name)) continue;
-    const auto text = text_of(source / name);
+  for (const auto& entry : fs::directory_iterator(source)) {
+    const fs::path name     = entry.path().filename();
+    const bool of_tokenizer = std::ranges::any_of(
+        kCopied, [&](std::string_view beginning) { return name.string().starts_with(beginning); });
+    if (!entry.is_regular_file() || !of_tokenizer) continue;
+    const auto text = text_of(entry.path());
     if (!text) return text.error();
     if (const Status written = write_text_file(folder / name, *text); !written) return written.error();
   }
-  // Last: a folder without it holds no model.
-  if (const Status written = write_text_file(folder / "config.json", config.dump(2) + "\n"); !written)
+  if (const Status written = write_text_file(folder / "config.json", *config + "\n"); !written)
     return written.error();
   return bytes;
 }
@@ -88,7 +129,7 @@ Status save_adapter(const fs::path& folder, const fs::path& base, const Lora& lo
         place, lora.all().subspan(static_cast<size_t>(place.offset), static_cast<size_t>(place.size))));
   const auto bytes = model::write_safetensors(folder / "adapter_model.safetensors", sources, threads);
   if (!bytes) return bytes.error();
-  const SaveJson config = {{"base_model_name_or_path", base.string()},
+  const SaveJson config = {{"base_model_name_or_path", fs::absolute(base).string()},
                            {"bias", "none"},
                            {"fan_in_fan_out", false},
                            {"inference_mode", true},

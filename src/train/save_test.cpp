@@ -37,6 +37,21 @@ TEST(Save, ACheckpointComesBackInBf16) {
     ASSERT_EQ(rounded.all()[i], static_cast<float>(bf16(parameters.all()[i]))) << i;
 }
 
+TEST(Save, SaysBeforeWhatItCannotDo) {
+  const model::TempFolder source, target;
+  ThreadPool threads(1);
+  ASSERT_TRUE(model::make_synthetic_checkpoint({.shape = model::ModelShape::tiny, .seed = 3}, source.path(),
+                                               threads));
+  auto checkpoint = model::Checkpoint::open(source.path()).value();
+  EXPECT_TRUE(can_save_checkpoint(target.path() / "new", source.path(), checkpoint));
+  EXPECT_FALSE(std::filesystem::exists(target.path() / "new"));
+  EXPECT_FALSE(can_save_checkpoint("/proc/none", source.path(), checkpoint));
+  checkpoint.weights.layout = model::Layout::original;
+  const auto refused        = can_save_checkpoint(target.path() / "new", source.path(), checkpoint);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("original"), std::string::npos);
+}
+
 TEST(Save, AnAdapterHasPeftsNames) {
   const model::TempFolder folder;
   ThreadPool threads(1);

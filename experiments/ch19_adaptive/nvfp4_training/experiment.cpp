@@ -49,18 +49,17 @@ double last_quarter(const std::vector<float>& losses) {
 }  // namespace
 
 Training::Training(const Point& at, Arena& arena)
-    : text(arena.input<int32_t>({at["steps"] * kBatchTokens, 2}, generate<int32_t>(make_text))),
+    : text(arena.input<int32_t>({(at["steps"] + 1) * kBatchTokens, 2}, generate<int32_t>(make_text))),
       losses(arena.output<float>({at["steps"]})),
       held_out(arena.output<float>({1})),
       length(at["length"]),
       experts(at["experts"]) {}
 
 Cost Training::cost() const {
+  const model::Footprint size = model::footprint(small_config(experts));
   return {.read    = text.bytes(),
           .written = losses.bytes(),
-          // Active parameters, the unembedding included, three products each.
-          .flops = 6.0 * static_cast<double>(steps() * kBatchTokens) *
-                   (2.0 * (128 * 384 + 128 * 128 + 2 * 3 * 128 * 64) + 128 * 896)};
+          .flops   = 6.0 * static_cast<double>(steps() * kBatchTokens * size.active_parameters)};
 }
 
 // A tolerance of a quarter of a nat: of a Sum of length 1 in FP4, whose u is 1/4, it is the magnitude.
@@ -125,6 +124,18 @@ const Experiment<Training> experiment{
              .techniques = {"native_low_precision_training", "block_scaling"},
              .idea       = "gradients rounded to nearest",
              .prediction = predict::ratio(0.8),
+             .threads    = kAllThreads},
+            {.id         = "nvfp4_no_hadamard",
+             .launch     = nvfp4_no_hadamard,
+             .techniques = {"native_low_precision_training", "block_scaling"},
+             .idea       = "without the Hadamard transform",
+             .prediction = predict::ratio(0.75),
+             .threads    = kAllThreads},
+            {.id         = "nvfp4_no_squares",
+             .launch     = nvfp4_no_squares,
+             .techniques = {"native_low_precision_training", "block_scaling"},
+             .idea       = "blocks of weights along the sum, others in each direction",
+             .prediction = predict::ratio(0.7),
              .threads    = kAllThreads},
             {.id         = "nvfp4_plain",
              .launch     = nvfp4_plain,

@@ -15,7 +15,8 @@ namespace {
 constexpr double kRate    = 3e-3;
 constexpr int64_t kWarmup = 10;  // steps in which the rate rises
 
-// Some 400,000 parameters with 4 experts: the bundled model's vocabulary, everything else smaller.
+}  // namespace
+
 model::Config small_config(int64_t experts) {
   model::Config config       = engine_session::bundled().checkpoint.config;
   config.num_hidden_layers   = 2;
@@ -28,8 +29,6 @@ model::Config small_config(int64_t experts) {
   config.num_experts_per_tok = 2;
   return config;
 }
-
-}  // namespace
 
 Losses train(const Training& p, const fathom::train::Recipe& recipe, ThreadPool& threads) {
   using namespace fathom::train;
@@ -57,7 +56,7 @@ Losses train(const Training& p, const fathom::train::Recipe& recipe, ThreadPool&
     const double rate = kRate * static_cast<double>(std::min(step + 1, kWarmup)) / kWarmup;
     optimizer.step(parameters.all(), gradients.all(), parameters.places(), rate, clip, threads);
   }
-  if (p.steps() > 0) losses.held_out = static_cast<float>(exact.loss(parameters, batch(0)));
+  losses.held_out = static_cast<float>(exact.loss(parameters, batch(p.steps())));
   return losses;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lab/problem.h"
+#include "model/config.h"
 #include "train/precision.h"
 
 namespace fathom::lab {
@@ -21,10 +22,11 @@ namespace fathom::lab::nvfp4_training {
 inline constexpr int64_t kBatchTokens = 512;  // of a step
 
 struct Training {
-  View<const int32_t, 2> text;  // [steps kBatchTokens, 2]: a token, and the one that follows it
-  View<float, 1> losses;        // [steps], before each step
-  View<float, 1> held_out;      // [1]: of the text of the first step, after the last, without rounding
-  int64_t length;               // tokens of a sequence
+  // [(steps + 1) kBatchTokens, 2]: a token, and the one that follows it; the last batch is held out.
+  View<const int32_t, 2> text;
+  View<float, 1> losses;    // [steps], before each step
+  View<float, 1> held_out;  // [1]: of the last batch, after the last step, without rounding
+  int64_t length;           // tokens of a sequence
   int64_t experts;
 
   Training(const Point& at, Arena& arena);
@@ -38,6 +40,9 @@ struct Training {
   int64_t steps() const { return losses.extent(0); }
 };
 
+// Two layers, width 128, experts of 64, two a token; the bundled model's vocabulary.
+model::Config small_config(int64_t experts);
+
 // From weights of one seed, the same for all recipes.
 struct Losses {
   std::vector<float> of_steps;
@@ -50,6 +55,8 @@ void fp8(const Training& p, Context& context);
 void bf16(const Training& p, Context& context);
 void mxfp8(const Training& p, Context& context);
 void nvfp4(const Training& p, Context& context);
+void nvfp4_no_hadamard(const Training& p, Context& context);
+void nvfp4_no_squares(const Training& p, Context& context);
 void nvfp4_nearest(const Training& p, Context& context);
 void nvfp4_plain(const Training& p, Context& context);
 

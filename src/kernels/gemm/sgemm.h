@@ -1,6 +1,6 @@
 // c(m, n) = sum_k a(m, k) b(k, n), or that added to c, in fp32
 //
-// bytes   4 (M K + K N + M N), each operand once more where it is packed
+// bytes   4 (M K + K N + M N)
 // flops   2 M N K
 // limit   the FMA units, from some 64 of each extent on
 //

@@ -1,6 +1,6 @@
 // c(m, n) = sum_k a(m, k) b(k, n), or that added to c, in fp32
 //
-// bytes   4 (M K + K N + M N), each operand once more where it is packed
+// bytes   4 (M K + K N + M N); packing reads b once, and a once for each 512 columns
 // flops   2 M N K
 // limit   the FMA units, from some 64 of each extent on
 // idea    Both operands are packed, whatever their strides: b into panels of two vectors of columns, a into
@@ -73,7 +73,7 @@ void pack(const float* from, int64_t line_stride, int64_t depth_stride, int64_t 
   }
 }
 
-// kRows x kColumns sums over `depth`, to `sums`.
+// kRows x kColumns sums over `depth`, to c.
 HWY_INLINE void tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                      float* HWY_RESTRICT c, int64_t stride, bool add) {
   const SgemmLanes d;
@@ -99,7 +99,7 @@ HWY_INLINE void tile(int64_t depth, const float* HWY_RESTRICT a, const float* HW
     for (int64_t v = 0; v < 2; ++v) hn::StoreU(sums[i][v], d, c + i * stride + v * kVector);
 }
 
-// Rows [m0, m0 + rows) of c in columns [n0, n0 + columns).
+// rows x columns of c, from packed a and b.
 void block(const float* a, const float* b, int64_t rows, int64_t columns, int64_t depth, float* c,
            int64_t stride, bool add) {
   for (int64_t n = 0; n < columns; n += kColumns)

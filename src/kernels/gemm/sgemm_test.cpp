@@ -56,9 +56,9 @@ std::vector<float> computed(const Product& p, Output output, ThreadPool* threads
 
 TEST(Sgemm, AgreesWithTheReference) {
   ThreadPool threads(3);
-  const std::vector<std::vector<int64_t>> sizes = {{0, 5, 7},    {5, 0, 7},    {4, 4, 0},     {1, 1, 1},
-                                                   {1, 33, 2},   {6, 16, 256}, {12, 32, 257}, {7, 31, 255},
-                                                   {97, 513, 3}, {13, 97, 300}};
+  const std::vector<std::vector<int64_t>> sizes = {{0, 5, 7},    {5, 0, 7},     {4, 4, 0},      {1, 1, 1},
+                                                   {1, 33, 2},   {6, 16, 256},  {12, 32, 257},  {7, 31, 255},
+                                                   {97, 513, 3}, {13, 97, 300}, {301, 530, 300}};
   for_each_simd_target([&] {
     for (const auto& size : sizes)
       for (const bool at : {false, true})

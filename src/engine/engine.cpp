@@ -472,12 +472,15 @@ void Engine::swap_weights() {
   if (update.mode == retract) scheduler_.retract();
   scheduler_.reset_prefix_cache();
   notify_listeners();  // the tokens so far are of the old version
-  {
-    const std::lock_guard lock(mutex_);
-    weight_version_ = update.version;
-  }
   ++counters_.weight_updates;
   counters_.memory.weights = weights.bytes;
+  {
+    // Whoever is told of the update below may ask at once.
+    const std::lock_guard lock(mutex_);
+    weight_version_       = update.version;
+    stats_.weight_updates = counters_.weight_updates;
+    stats_.memory.weights = counters_.memory.weights;
+  }
   std::swap(tensors_, weights.tensors);
   if (owned_ && counters_.weight_updates == 1) {
     weights.tensors = std::move(owned_->tensors);

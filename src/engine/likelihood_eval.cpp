@@ -12,7 +12,7 @@
 
 #include "core/expect.h"
 #include "engine/accuracy_eval.h"
-#include "model/harmony.h"
+#include "model/harmony_answer.h"
 
 namespace fathom::engine {
 namespace {
@@ -39,32 +39,6 @@ class Forced final : public Constraint {
   size_t at_ = 0;
 };
 
-Result<std::vector<TokenId>> right_answer(const model::Checkpoint& checkpoint, const model::TaskCase& one) {
-  const model::HarmonyTokens& control = *checkpoint.harmony;
-  std::vector<TokenId> tokens;
-  const auto text = [&](std::string_view words) -> Status {
-    const auto ids = checkpoint.tokenizer->encode(words);
-    if (!ids) return ids.error();
-    tokens.insert(tokens.end(), ids->begin(), ids->end());
-    return Ok{};
-  };
-  const auto message = [&](std::string_view channel, std::string_view content, TokenId end) -> Status {
-    tokens.push_back(control.channel);
-    if (const Status status = text(channel); !status) return status;
-    tokens.push_back(control.message);
-    if (const Status status = text(content); !status) return status;
-    tokens.push_back(end);
-    return Ok{};
-  };
-  if (!one.thought.empty()) {
-    if (const Status status = message("analysis", one.thought, control.end); !status) return status.error();
-    tokens.push_back(control.start);
-    if (const Status status = text("assistant"); !status) return status.error();
-  }
-  if (const Status status = message("final", one.answer, control.return_); !status) return status.error();
-  return tokens;
-}
-
 }  // namespace
 
 double Likelihood::perplexity() const { return std::exp(nll); }
@@ -81,7 +55,8 @@ Result<std::vector<ForcedAnswer>> held_out_answers(const model::Checkpoint& chec
     for (const model::TaskCase& one : *cases) {
       auto prompt = evaluation_prompt(checkpoint, one.prompt);
       if (!prompt) return prompt.error();
-      auto answer = right_answer(checkpoint, one);
+      auto answer =
+          model::harmony_answer(*checkpoint.tokenizer, *checkpoint.harmony, one.thought, one.answer);
       if (!answer) return answer.error();
       if (static_cast<int64_t>(prompt->size() + answer->size()) > kEvaluationContext)
         return Error{

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "core/rng.h"
 #include "core/strict_json.h"
 #include "model/harmony.h"
+#include "model/harmony_answer.h"
 
 namespace fathom::train {
 namespace {
@@ -58,16 +58,10 @@ class Renderer {
     auto prompt = model::render_harmony(*checkpoint_.tokenizer, *checkpoint_.harmony, messages);
     if (!prompt) return prompt.error();
     Learnt learnt{.tokens = std::move(prompt).value()};
-    learnt.from                         = learnt.tokens.size();
-    const model::HarmonyTokens& control = *checkpoint_.harmony;
-    if (!thinking.empty()) {
-      if (const Status status = message("analysis", thinking, control.end, learnt.tokens); !status)
-        return status.error();
-      learnt.tokens.push_back(control.start);
-      if (const Status status = add("assistant", learnt.tokens); !status) return status.error();
-    }
-    if (const Status status = message("final", answer, control.return_, learnt.tokens); !status)
-      return status.error();
+    learnt.from       = learnt.tokens.size();
+    const auto tokens = model::harmony_answer(*checkpoint_.tokenizer, *checkpoint_.harmony, thinking, answer);
+    if (!tokens) return tokens.error();
+    learnt.tokens.insert(learnt.tokens.end(), tokens->begin(), tokens->end());
     return learnt;
   }
 
@@ -87,16 +81,6 @@ class Renderer {
     to.insert(to.end(), ids->begin(), ids->end());
     return Ok{};
   }
-  Status message(std::string_view channel, std::string_view content, model::TokenId end,
-                 std::vector<int32_t>& to) const {
-    to.push_back(checkpoint_.harmony->channel);
-    if (const Status status = add(channel, to); !status) return status;
-    to.push_back(checkpoint_.harmony->message);
-    if (const Status status = add(content, to); !status) return status;
-    to.push_back(end);
-    return Ok{};
-  }
-
   const model::Checkpoint& checkpoint_;
 };
 
@@ -187,7 +171,7 @@ Result<Example> example_in(const ExampleJson& object, const model::Checkpoint& c
 }  // namespace
 
 int64_t Example::counted() const {
-  return std::ranges::count_if(targets, [](int32_t target) { return target >= 0; });
+  return TokenBatch{.tokens = tokens, .targets = targets, .first_row = {}}.counted();
 }
 
 Result<Example> parse_example(std::string_view line, const model::Checkpoint& checkpoint,

@@ -226,7 +226,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(self.fathom("compile", "explain", "copy.ir", "--at", "T=64").stdout, explained.stdout)
 
         path.write_text('symbol T 1..8\n%0 = input "x" fp32[T, 6]\n%1 = neg %0 fp32[6]\noutput "y" %1\n')
-        wrongs = {("explain", "mpl"): "did you mean 'mlp'", ("show", "gone.ir"): "cannot read gone.ir",
+        wrongs = {("explain", "mpl"): "did you mean 'mlp'", ("show", "gone.ir"): "gone.ir cannot be read",
                   ("explain", "copy.ir"): r"%1 neg \(copy.ir:3\): its shape is \[T, 6\], not \[6\]",
                   ("explain", "mlp", "--at", "U=3"): "no symbol 'U'", ("explain", "mlp", "--at", "T=0"): "lies in 1..65536",
                   ("explain", "mlp", "--at", "T=x"): "lies in", ("show", "mlp", "--stage", "fused"): "--stage", ("explain",): "target"}

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -21,6 +20,7 @@
 #include "compile/text.h"
 #include "core/exit_code.h"
 #include "core/expect.h"
+#include "core/read_file.h"
 #include "lab/target.h"
 
 namespace fathom::cli {
@@ -45,11 +45,7 @@ std::string names_of_programs() {
 
 compile::Graph graph_of(const std::string& target) {
   if (target.ends_with(".ir")) {
-    std::ifstream in(target, std::ios::binary);
-    if (!in) throw UsageError(fmt::format("cannot read {}; check the path", target));
-    std::ostringstream text;
-    text << in.rdbuf();
-    return value_or_usage_error(compile::parse(text.str(), target));
+    return value_or_usage_error(compile::parse(value_or_usage_error(read_file(target)), target));
   }
   std::vector<std::string> names;
   for (const compile::NamedProgram& program : compile::programs()) {

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
 #include "core/exit_code.h"
+#include "core/read_file.h"
 #include "core/thread_pool.h"
 #include "lab/json_text.h"
 #include "model/prompt_logits.h"
@@ -38,9 +38,9 @@ struct GenerateFlags {
 std::string prompt_text(const GenerateFlags& flags) {
   if (flags.file.empty()) return flags.prompt;
   if (flags.file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(flags.file, std::ios::binary);
-  if (!file) throw UsageError(flags.file + " cannot be read: --file takes a text, or - for standard input");
-  return {std::istreambuf_iterator<char>(file), {}};
+  auto text = read_file(flags.file);
+  if (!text) throw UsageError(text.error().message + ": --file takes a text, or - for standard input");
+  return *std::move(text);
 }
 
 std::vector<TokenId> prompt_ids(const GenerateFlags& flags, const model::Checkpoint& checkpoint) {

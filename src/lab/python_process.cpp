@@ -16,13 +16,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "core/expect.h"
+#include "core/read_file.h"
 #include "lab/problem.h"
 #include "lab/source_hash.h"
 #include "lab/verified_call.h"
@@ -44,12 +43,10 @@ double seconds_now() { return static_cast<double>(measure::now_ns(measure::Clock
 
 uint64_t id_of(const void* set) { return reinterpret_cast<uintptr_t>(set); }
 
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  FATHOM_EXPECT(in.good(), "cannot read the script " + path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+std::string text_of_script(const std::string& path) {
+  auto text = read_file(path);
+  FATHOM_EXPECT(text.has_value(), text.error().message);
+  return *std::move(text);
 }
 
 std::set<pid_t>& processes() {
@@ -136,7 +133,7 @@ void PythonProcess::start() {
   }
   processes().insert(pid_);
   const std::string text =
-      script_.starts_with('/') ? text_of_file(script_) : std::string(python_source(script_));
+      script_.starts_with('/') ? text_of_script(script_) : std::string(python_source(script_));
   FATHOM_EXPECT(!text.empty(), script_ + " is no script of this build");
   send({{"do", "start"},
         {"script", script_.substr(script_.rfind('/') + 1)},

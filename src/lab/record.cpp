@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/exit_code.h"
+#include "core/read_file.h"
 #include "lab/counter_binding.h"
 #include "lab/json_text.h"
 #include "measure/statistics.h"
@@ -93,15 +90,13 @@ Result<RunRecord> read_run(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path file = fs::is_directory(path, ignored) ? fs::path(path) / "results.json" : fs::path(path);
-  std::ifstream in(file, std::ios::binary);
-  if (!in)
-    return Error{fmt::format("cannot read {}: {}; give a results.json or the folder of a run", file.string(),
-                             std::strerror(errno))};
-  std::ostringstream contents;
-  contents << in.rdbuf();
+  const auto contents = read_file(file);
+  if (!contents)
+    return Error{fmt::format("{}; give a results.json or the folder of a run", contents.error().message)};
+
   json parsed;
   try {
-    parsed = json::parse(contents.str());
+    parsed = json::parse(*contents);
   } catch (const json::exception& error) {
     return Error{fmt::format("{} is not JSON: {}", file.string(), error.what())};
   }

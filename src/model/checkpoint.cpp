@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/read_file.h"
 #include "core/strict_json.h"
 
 namespace fathom::model {
@@ -16,10 +15,10 @@ namespace {
 
 // Reads the object of a small JSON file beside the weights. A missing file reads as an empty object.
 Result<nlohmann::json> read_beside(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return nlohmann::json::object();
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  auto json = parse_strict_json(text);
+  if (!std::filesystem::exists(file)) return nlohmann::json::object();
+  const auto text = read_file(file);
+  if (!text) return text.error();
+  auto json = parse_strict_json(*text);
   if (!json) return Error{fmt::format("{}: {}: fetch the file again", file.string(), json.error().message)};
   if (!json->is_object())
     return Error{fmt::format("{}: it holds no JSON object: fetch the file again", file.string())};

@@ -6,8 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -21,6 +19,7 @@
 #include "core/atomic_file.h"
 #include "core/int8_group.h"
 #include "core/mxfp4_nvfp4.h"
+#include "core/read_file.h"
 #include "core/strict_json.h"
 #include "core/view.h"
 #include "model/config.h"
@@ -50,13 +49,6 @@ class RelativeError {
   std::mutex mutex_;
   double error_ = 0, weight_ = 0;  // sums of squares
 };
-
-Result<std::string> read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in) return Error{fmt::format("{}: cannot be read: check its permissions", file.string())};
-  return text;
-}
 
 // Quantizes rows o .. o + n of expert e.
 void quantise_rows(const View<const bf16, 3>& weights, int64_t e, int64_t o, int64_t n,
@@ -238,7 +230,7 @@ Result<Source> open_source(const fs::path& folder) {
   if (!tensors) return tensors.error();
   auto weights = find_weights(*config, *tensors);
   if (!weights) return weights.error();
-  const auto text = read_text(config_file);
+  const auto text = read_file(config_file);
   if (!text) return text.error();
   auto json = parse_strict_json(*text);
   if (!json) return json.error();
@@ -251,7 +243,7 @@ Status copy_json_files(const fs::path& from, const fs::path& to) {
     if (!entry.is_regular_file() || name.extension() != ".json" || name == "config.json" ||
         name == "model.safetensors.index.json")
       continue;
-    const auto text = read_text(entry.path());
+    const auto text = read_file(entry.path());
     if (!text) return text.error();
     if (const auto status = write_text_file(to / name, *text); !status) return status.error();
   }

@@ -6,13 +6,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <unordered_set>
 #include <utility>
 
 #include "core/expect.h"
+#include "core/read_file.h"
 
 namespace fathom::model {
 namespace {
@@ -190,11 +189,10 @@ Result<TaskGrammar> TaskGrammar::parse(std::string_view text, const std::string&
 }
 
 Result<TaskGrammar> TaskGrammar::load(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in || text.empty())
-    return Error{fmt::format("{}: cannot be read, or is empty: name a task grammar", path)};
-  return parse(text, path);
+  const auto text = read_file(path);
+  if (!text) return Error{text.error().message + ": name a task grammar"};
+  if (text->empty()) return Error{path + " is empty: name a task grammar"};
+  return parse(*text, path);
 }
 
 Result<const Task*> TaskGrammar::find(std::string_view name) const {

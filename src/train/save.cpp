@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/atomic_file.h"
 #include "core/dtype.h"
+#include "core/read_file.h"
 #include "model/safetensors_writer.h"
 
 namespace fathom::train {
@@ -24,16 +23,9 @@ using SaveJson = nlohmann::ordered_json;
 constexpr std::string_view kCopied[] = {"tokenizer", "special_tokens_map", "added_tokens", "vocab",
                                         "merges",    "generation_config",  "chat_template"};
 
-Result<std::string> text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in) return Error{fmt::format("{}: cannot be read", file.string())};
-  return text;
-}
-
 // config.json of the same model with experts in BF16.
 Result<std::string> bf16_config(const fs::path& source) {
-  const auto text = text_of(source / "config.json");
+  const auto text = read_file(source / "config.json");
   if (!text) return text.error();
   SaveJson config = SaveJson::parse(*text);
   config.erase("quantization_config");
@@ -113,7 +105,7 @@ Result<int64_t> save_checkpoint(const fs::path& folder, const fs::path& source, 
     const bool of_tokenizer = std::ranges::any_of(
         kCopied, [&](std::string_view beginning) { return name.string().starts_with(beginning); });
     if (!entry.is_regular_file() || !of_tokenizer) continue;
-    const auto text = text_of(entry.path());
+    const auto text = read_file(entry.path());
     if (!text) return text.error();
     if (const Status written = write_text_file(folder / name, *text); !written) return written.error();
   }

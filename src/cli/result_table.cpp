@@ -304,9 +304,10 @@ Table check_table(const lab::RunRecord& run) {
 
 std::string check_text(const lab::RunRecord& run, int columns) {
   Table table{.columns = {{"experiment", false, false}, {"outputs"}, {"variants"}}, .rows = {}};
+  // What failed comes last, where the end of a long log shows it.
+  std::vector<std::vector<std::string>> others;
   for (const lab::ExperimentRecord& experiment : run.experiments) {
     std::string right;
-    std::vector<std::vector<std::string>> others;
     for (const lab::PointRecord& point : experiment.points)
       for (const lab::VariantRecord& variant : point.variants) {
         if (variant.status == Outcome::ok) right += (right.empty() ? "" : " ") + variant.id;
@@ -318,11 +319,11 @@ std::string check_text(const lab::RunRecord& run, int columns) {
                          variant.caught_by ? "caught by " + *variant.caught_by + ": " : "", why)});
       }
     if (!right.empty()) table.rows.push_back({experiment.id, "right", right});
-    table.rows.insert(table.rows.end(), others.begin(), others.end());
     if (experiment.points.empty() && experiment.status != Outcome::skipped)
-      table.rows.push_back({experiment.id, std::string(to_string(experiment.status)),
-                            reason(experiment.status, experiment.skip, experiment.detail)});
+      others.push_back({experiment.id, std::string(to_string(experiment.status)),
+                        reason(experiment.status, experiment.skip, experiment.detail)});
   }
+  table.rows.insert(table.rows.end(), others.begin(), others.end());
   return to_text(table, columns) + skips_text(run, columns);
 }
 

@@ -60,13 +60,15 @@ TEST(ResultText, FoldsSkips) {
 }
 
 TEST(CheckText, ShowsWhatWasWrongAndCountsTheRest) {
-  lab::RunRecord run{.experiments = {experiment("ch01/a", 2), without_gpu("ch06/b")}};
+  lab::RunRecord run{
+      .experiments = {experiment("ch01/a", 2), experiment("ch02/a", 2), without_gpu("ch06/b")}};
   run.experiments[0].points[0].variants[1].status = Outcome::wrong;
   run.experiments[0].points[0].variants[1].detail = "out(3) is 1, expected 2";
   const std::string text                          = check_text(run, 100);
   EXPECT_NE(text.find("right    plain\n"), std::string::npos) << text;
   EXPECT_NE(text.find("wrong    tiled: out(3) is 1, expected 2\n"), std::string::npos) << text;
   EXPECT_NE(text.find("skipped: 2 variants of ch06/b"), std::string::npos) << text;
+  EXPECT_LT(text.find("ch02/a"), text.find("wrong")) << "what failed is last:\n" << text;
 }
 
 TEST(RunSummary, IsAtMostTenLinesThatFit) {

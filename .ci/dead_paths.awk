@@ -9,12 +9,12 @@
 # a slash may be anywhere. The ending may be left out after a slash: core/rng.
 #
 # Not checked: placeholders (words with < > * { } $ ~ or ..., a part in capitals, a stem of one letter, sum_order of
-# CONTRIBUTING.md), output of builds and runs (build/, artifacts/, dist/), absolute paths of the system, URLs, headers
+# CONTRIBUTING.md, files of a user called mine, other or best), output of builds and runs (build/, artifacts/, dist/), absolute paths of the system, URLs, headers
 # of libraries.
 BEGIN {
   file_like = "\\.(h|cuh|cu|cpp|hpp|py|md|cmake|toml|sh|awk)$"
   generated = "^(build|artifacts|dist)/"
-  example   = "(^|/)[A-Z][A-Z_]+(/|$)|(^|/)(sum_order(/.*|\\.h)?|[a-z](_[a-z]+)?\\.[a-z]+)$|^(forward|backward)\\.cpp$"
+  example   = "(^|/)[A-Z][A-Z_]+(/|$)|(^|/)(sum_order(/.*|\\.h)?|[a-z](_[a-z]+)?\\.[a-z]+)$|^(forward|backward)\\.cpp$|^(mine|other|best)\\.(cpp|md)$"
   library   = "^(CLI|boost|cub|cuda/std|cutlass|fmt|hwy|linux|nlohmann|sys)/|^(cuda[a-z0-9_]*|cublas[a-z0-9_]*|cblas|foreach_target)\\.h$|^llama\\.cpp$"
   outside   = "^/(work|home|root|mnt)(/|$)"
 }

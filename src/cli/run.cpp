@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/aa_summary.h"
+#include "cli/candidates.h"
 #include "cli/counter_flags.h"
 #include "cli/expectations.h"
 #include "cli/experiment_list.h"
@@ -32,6 +33,7 @@ struct RunFlags {
   OutputFlags outputs;
   ExpectationFlags expectations;
   CounterFlags counters;
+  CandidateFlags candidates;
   std::string artifacts = "artifacts", label;
   bool list = false, stale = false, record = false, book = false, accept_regressions = false;
 };
@@ -78,6 +80,8 @@ int exit_code_of(const RunFlags& flags, const lab::RunRecord& run) {
 int run(const RunFlags& flags) {
   if (flags.experiments.options.aa && flags.experiments.options.quick && flags.record)
     throw UsageError("--aa --quick is too short for a record: leave out --quick or --record");
+  if (!flags.candidates.files.empty() && (flags.record || flags.book || flags.accept_regressions))
+    throw UsageError("--candidate keeps no record: a record is of sources in the tree (CONTRIBUTING.md)");
   if (flags.counters.query) {
     fmt::print("{}", to_text(counter_table(flags.counters)));
     return kExitOk;
@@ -100,12 +104,14 @@ int run(const RunFlags& flags) {
   }
   ExperimentFlags experiments = flags.experiments;
   choose_counters(flags.counters, experiments.options);
+  const Candidates candidates(flags.candidates, targets, experiments.options);
   const std::string label  = label_of(flags);
   const std::string folder = make_run_folder(flags.artifacts, utc_now(), label);
   if (flags.counters.profile) experiments.options.folder = folder;
   const lab::RunRecord record =
       run_experiments(experiments, targets, label, program_arguments(),
                       [&](const lab::RunRecord& growing) { write_results(folder, growing); });
+  candidates.copy_sources(folder);
   write_run(flags.artifacts, folder, record, flags.expectations.results);
   if (!flags.experiments.options.cold_start && !flags.experiments.options.aa) append_to_history(record);
 
@@ -151,6 +157,7 @@ void add_run(CLI::App& app, int& exit_code) {
   verb.add_option("--label", flags->label, "Name of the run (default: of its targets)");
   add_artifacts_flag(verb, flags->artifacts);
   add_counter_flags(verb, flags->counters);
+  add_candidate_flags(verb, flags->candidates);
   add_expectation_flags(verb, flags->expectations);
   verb.add_flag(
       "--stale", flags->stale,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/candidates.h"
 #include "cli/output_flags.h"
 #include "cli/result_table.h"
 #include "cli/run_experiments.h"
@@ -16,12 +17,15 @@ namespace {
 struct VerifyFlags {
   ExperimentFlags experiments;
   OutputFlags outputs;
+  CandidateFlags candidates;
 };
 
 int verify(const VerifyFlags& flags) {
+  lab::Targets targets        = chosen_targets(flags.experiments.selection);
+  ExperimentFlags experiments = flags.experiments;
+  const Candidates candidates(flags.candidates, targets, experiments.options);
   const lab::RunRecord record =
-      run_experiments(flags.experiments, chosen_targets(flags.experiments.selection), "verify",
-                      program_arguments(), [](const lab::RunRecord&) {});
+      run_experiments(experiments, targets, "verify", program_arguments(), [](const lab::RunRecord&) {});
   const int code    = run_exit_code(record);
   const Table table = check_table(record);
   const auto same   = [&] { return table; };
@@ -43,6 +47,7 @@ void add_verify(CLI::App& app, int& exit_code) {
   CLI::App& verb                        = *app.add_subcommand("verify", "Check every output, time nothing");
   flags->experiments.options.check_only = true;
   add_experiment_flags(verb, flags->experiments);
+  add_candidate_flags(verb, flags->candidates);
   add_output_flags(verb, flags->outputs);
   verb.callback([flags, &exit_code] { exit_code = verify(*flags); });
 }

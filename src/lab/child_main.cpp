@@ -21,9 +21,13 @@ int child_main(int argc, char** argv, const ProfilerFactory& make_profiler) {
   PhaseBoard board = PhaseBoard::open(kPhaseFd);
   ChildEvents events(board);
   try {
-    const ExperimentInfo* experiment = find_experiment(told.at("experiment").get<std::string>());
+    const std::string id             = told.at("experiment");
+    const ExperimentInfo* experiment = find_experiment(id);
     FATHOM_EXPECT(experiment != nullptr, "the child does not know the experiment");
     const MeasureOptions options = options_from(told);
+    for (const Candidate& candidate : options.run.candidates)
+      if (const Status added = add_candidate(id, candidate); !added)
+        throw std::runtime_error(added.error().message);
     std::unique_ptr<Profiler> profiler;
     if (make_profiler && !options.run.profile_set.empty()) profiler = make_profiler(options.run);
     measure_experiment(*experiment, options, events, profiler.get());

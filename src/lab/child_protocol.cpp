@@ -50,7 +50,14 @@ json child_options(const ExperimentInfo& experiment, const MeasureOptions& optio
     failed.push_back(
         {{"id", record.id}, {"status", static_cast<int>(record.status)}, {"detail", record.detail}});
   const RunOptions& run = options.run;
+  json candidates       = json::array();
+  for (const Candidate& candidate : run.candidates)
+    candidates.push_back({{"id", candidate.id},
+                          {"source", candidate.source},
+                          {"library", candidate.library},
+                          {"threads", candidate.threads}});
   return {{"experiment", experiment.id},
+          {"candidates", candidates},
           {"parent", getpid()},
           {"started_ns", measure::now_ns(measure::Clock::wall)},
           {"variants", options.variants},
@@ -83,6 +90,11 @@ MeasureOptions options_from(const json& told) {
     failed.detail = record.at("detail");
     options.failed.push_back(std::move(failed));
   }
+  for (const json& candidate : told.at("candidates"))
+    options.run.candidates.push_back({.id      = candidate.at("id"),
+                                      .source  = candidate.at("source"),
+                                      .library = candidate.at("library"),
+                                      .threads = candidate.at("threads")});
   for (const json& axis : told.at("axes")) {
     options.run.axes.push_back({axis.at("name"), {}});
     for (const json& value : axis.at("values")) options.run.axes.back().values.push_back(value_from(value));

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/expect.h"
+#include "lab/candidate_library.h"
 #include "lab/experiment_info.h"
 #include "lab/metric.h"
 #include "lab/problem.h"
@@ -141,25 +142,24 @@ struct Experiment {
 template <class P>
 class TypedProblem final : public Problem {
  public:
-  // `python`: the process of each variant, null where it has none.
-  TypedProblem(const Experiment<P>& experiment, std::vector<std::shared_ptr<PythonProcess>> python,
-               const Point& at, Device* device, const Rank* rank)
+  TypedProblem(const Experiment<P>& experiment, std::vector<ForeignLaunch> foreign, const Point& at,
+               Device* device, const Rank* rank)
       : Problem(device),
         experiment_(experiment),
-        python_(std::move(python)),
+        foreign_(std::move(foreign)),
         at_(at),
         rank_(rank),
         problem_(construct(at, *arena_, rank)),
-        launches_(experiment.variants.size()) {
-    for (size_t v = 0; v < launches_.size(); ++v) launches_[v] = experiment.variants[v].launch;
+        launches_(foreign_.size()) {
+    for (size_t v = 0; v < experiment.variants.size(); ++v) launches_[v] = experiment.variants[v].launch;
   }
   ~TypedProblem() override {
-    for (const auto& process : python_)
-      if (process) process->forget(this);
+    for (const ForeignLaunch& launch : foreign_)
+      if (launch.python) launch.python->forget(this);
   }
   Cost cost() const override { return problem_.cost(); }
   void call(int variant, Context& context) override {
-    if (const auto& process = python_[variant]) {
+    if (const auto& process = foreign_[variant].python) {
       if (!process->knows(this)) process->add_set(this, *arena_, arguments(variant));
       process->call(this);
     } else {
@@ -167,8 +167,13 @@ class TypedProblem final : public Problem {
     }
   }
   void prepare(int variant, Context& context) override {
-    if (const auto& process = python_[variant])
+    const auto& [process, candidate] = foreign_[variant];
+    if (process)
       process->prepare(this, *arena_, arguments(variant));
+    else if (!candidate.empty())
+      launches_[variant] = [launch = load_candidate(candidate, typeid(P).name())](const P& p, Context& c) {
+        launch(&p, c);
+      };
     else
       launches_[variant] = experiment_.variants[variant].prepare(problem_, context);
   }
@@ -235,7 +240,7 @@ class TypedProblem final : public Problem {
   }
 
   const Experiment<P>& experiment_;
-  const std::vector<std::shared_ptr<PythonProcess>> python_;
+  const std::vector<ForeignLaunch> foreign_;
   Point at_;
   const Rank* rank_;
   P problem_;
@@ -300,10 +305,11 @@ ExperimentInfo info_of(const Experiment<P>& e) {
     FATHOM_EXPECT(e.limit == Limit::none && e.check_at.empty(),
                   "a session is checked by its answers, and no single resource bounds it");
   } else {
-    std::vector<std::shared_ptr<PythonProcess>> python;
-    for (const VariantInfo& variant : info.variants) python.push_back(variant.python);
-    info.make = [&e, python](const Point& at, Device* device, const Rank* rank) {
-      return std::make_unique<TypedProblem<P>>(e, python, at, device, rank);
+    const auto foreign = std::make_shared<std::vector<ForeignLaunch>>();
+    for (const VariantInfo& variant : info.variants) foreign->push_back({.python = variant.python});
+    info.foreign = foreign;
+    info.make    = [&e, foreign](const Point& at, Device* device, const Rank* rank) {
+      return std::make_unique<TypedProblem<P>>(e, *foreign, at, device, rank);
     };
   }
   return info;

@@ -134,6 +134,12 @@ class Problem {
   mutable std::unique_ptr<Arena> twin_;
 };
 
+// How the calls of a variant are made that are no calls of this program; both empty: they are.
+struct ForeignLaunch {
+  std::shared_ptr<PythonProcess> python = nullptr;  // by Python, in a process of its own
+  std::string candidate                 = {};       // by a shared library (lab/candidate_library.h)
+};
+
 struct VariantInfo {
   std::string id;
   Kind kind = Kind::optimized;
@@ -175,6 +181,7 @@ struct ExperimentInfo {
   int64_t shared_bytes = 0;
   std::string goal;  // of a session
   std::vector<VariantInfo> variants;
+  std::shared_ptr<std::vector<ForeignLaunch>> foreign;  // one for each variant; null: a session
   // A problem in the memory of that device, or of the host where it is null; `rank` is null without ranks.
   // Sessions have none.
   std::function<std::unique_ptr<Problem>(const Point&, Device*, const Rank*)> make;

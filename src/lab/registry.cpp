@@ -55,6 +55,29 @@ void register_experiment(ExperimentInfo info, std::string_view file) {
   experiments.insert(place, std::move(info));
 }
 
+Status takes_candidates(const ExperimentInfo& experiment) {
+  if (experiment.shape == Shape::call && experiment.backend == Backend::cpu) return Ok{};
+  return Error{fmt::format(
+      "{} takes no candidates: only experiments on CPUs do whose sample is one call of one process",
+      experiment.id)};
+}
+
+Status add_candidate(std::string_view id, const Candidate& candidate) {
+  for (ExperimentInfo& experiment : all()) {
+    if (experiment.id != id) continue;
+    if (Status takes = takes_candidates(experiment); !takes) return takes;
+    for (const VariantInfo& variant : experiment.variants)
+      if (variant.id == candidate.id)
+        return Error{
+            fmt::format("{} has a variant '{}' already; give the file another name", id, candidate.id)};
+    experiment.variants.push_back(
+        {.id = candidate.id, .idea = candidate.source, .threads = candidate.threads, .has_prepare = true});
+    experiment.foreign->push_back({.candidate = candidate.library});
+    return Ok{};
+  }
+  return Error{fmt::format("there is no experiment {}", id)};
+}
+
 const std::vector<ExperimentInfo>& experiments() { return all(); }
 
 const ExperimentInfo* find_experiment(std::string_view id) {

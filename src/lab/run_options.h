@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/device_id.h"
+#include "lab/candidate_library.h"
 #include "lab/point.h"
 
 namespace fathom::lab {
@@ -18,6 +19,7 @@ struct Selection {
 struct RunOptions {
   std::vector<Selection> targets;
   std::vector<Axis> axes;              // override the declared ones
+  std::vector<Candidate> candidates;   // of the only target; add_candidate() knows them
   bool quick                 = false;  // one point, 40 rounds, 3 s
   bool cold_start            = false;  // every sample in a fresh process, no warm-up
   bool check_only            = false;  // verify: nothing is timed

@@ -1,0 +1,43 @@
+// --candidate: files of the user's own as variants of the experiment that is run (lab/candidate.h).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "lab/run_options.h"
+#include "lab/target.h"
+
+namespace fathom::cli {
+
+struct CandidateFlags {
+  std::vector<std::string> files;
+  int threads = 1;
+};
+
+void add_candidate_flags(CLI::App& verb, CandidateFlags& flags);
+
+// Of the sources that candidates are compiled against: around the working directory, or around this program.
+// Throws UsageError where there are none.
+std::string candidate_source_tree();
+
+// Compiles the files into a folder of their own, which goes with this object, and adds their variants to the
+// experiment: "mine.cpp" is variant "mine".
+class Candidates {
+ public:
+  // Changes `targets` and `options` so that the variants run. Throws UsageError for a file that is missing or
+  // does not compile, and where `targets` is not one experiment that takes candidates.
+  Candidates(const CandidateFlags& flags, lab::Targets& targets, lab::RunOptions& options);
+  ~Candidates();
+  Candidates(const Candidates&)            = delete;
+  Candidates& operator=(const Candidates&) = delete;
+
+  // Copies the files to `run_folder`/candidates.
+  void copy_sources(const std::string& run_folder) const;
+
+ private:
+  std::string folder_;
+  std::vector<lab::Candidate> candidates_;
+};
+
+}  // namespace fathom::cli

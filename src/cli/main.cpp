@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
   add_list(app, exit_code);
   add_run(app, exit_code);
   add_verify(app, exit_code);
+  add_optimize(app, exit_code);
   add_compare(app, exit_code);
   add_expect(app, exit_code);
   add_report(app, exit_code);

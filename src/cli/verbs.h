@@ -11,6 +11,7 @@ namespace fathom::cli {
 void add_list(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
+void add_optimize(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_expect(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);

@@ -1,0 +1,337 @@
+// fathom optimize: a language model writes variants of an experiment; the lab verifies and times each, and
+// what came of it is in the next prompt.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/candidates.h"
+#include "cli/ctrl_c.h"
+
+#include "cli/kernel_prompt.h"
+#include "cli/number_check.h"
+#include "cli/result_table.h"
+#include "cli/run_experiments.h"
+#include "cli/run_folder.h"
+#include "cli/usage_error.h"
+#include "cli/verbs.h"
+#include "core/atomic_file.h"
+#include "core/exit_code.h"
+#include "core/read_file.h"
+
+#include "core/utc_time.h"
+#include "http/client.h"
+#include "lab/quantity.h"
+#include "lab/registry.h"
+#include "load/target.h"
+
+namespace fathom::cli {
+namespace {
+
+using nlohmann::json;
+
+struct OptimizeFlags {
+  ExperimentFlags experiments;
+  std::string base_url, model, api_key, prompt, artifacts = "artifacts";
+  bool insecure = false, print_prompt = false;
+  int attempts = 8, threads = 1, max_tokens = 16384;
+  std::optional<double> temperature;
+  std::optional<double> target;
+};
+
+// A chat endpoint of OpenAI's API.
+class ChatModel {
+ public:
+  explicit ChatModel(const OptimizeFlags& flags) : flags_(flags) {
+    const char* url      = std::getenv("OPENAI_BASE_URL");
+    const char* key      = std::getenv("OPENAI_API_KEY");
+    const std::string at = !flags.base_url.empty() ? flags.base_url : url ? url : "";
+    if (at.empty()) throw UsageError("name a server of OpenAI's API: --base-url http://HOST:PORT/v1");
+    key_             = !flags.api_key.empty() ? flags.api_key : key ? key : "";
+    http::Url parsed = value_or_usage_error(http::parse_url(at));
+    // As OpenAI's clients have it, the URL ends in /v1; the client's paths begin with it.
+    if (parsed.prefix.ends_with("/v1")) parsed.prefix.resize(parsed.prefix.size() - 3);
+    client_ = value_or_usage_error(
+        http::Client::open(parsed, 1, flags.insecure ? http::Certificate::any : http::Certificate::verified));
+    model_ = !flags.model.empty() ? flags.model : value_or_usage_error(load::first_model(*client_, key_));
+  }
+
+  const std::string& name() const { return model_; }
+
+  Result<std::string> reply_to(const std::string& prompt) {
+    json body = {{"model", model_},
+                 {"messages", {{{"role", "user"}, {"content", prompt}}}},
+                 {"max_completion_tokens", flags_.max_tokens}};
+    if (flags_.temperature) body["temperature"] = *flags_.temperature;
+    http::ClientRequest call{.method  = "POST",
+                             .target  = "/v1/chat/completions",
+                             .headers = {{"Content-Type", "application/json"}},
+                             .body    = body.dump(-1, ' ', false, json::error_handler_t::replace)};
+    if (!key_.empty()) call.headers.push_back({"Authorization", "Bearer " + key_});
+    const auto response = client_->fetch(std::move(call));
+    if (!response) return response.error();
+    if (response->status != 200)
+      return Error{
+          fmt::format("the server answered HTTP {}: {}", response->status, response->body.substr(0, 500))};
+    const json answer     = json::parse(response->body, nullptr, false);
+    const auto content_at = json::json_pointer("/choices/0/message/content");
+    if (!answer.is_object() || !answer.contains(content_at))
+      return Error{"the server's answer has no choices[0].message.content"};
+    const json& content = answer.at(content_at);
+    return content.is_string() ? content.get<std::string>() : "";  // null: it only reasoned
+  }
+
+ private:
+  const OptimizeFlags& flags_;
+  std::unique_ptr<http::Client> client_;
+  std::string key_, model_;
+};
+
+const lab::VariantRecord* find_variant(const lab::RunRecord& run, const std::string& id) {
+  if (run.experiments.empty() || run.experiments[0].points.empty()) return nullptr;
+  // The last point: those before it were only proved, or are of a quick run all there is.
+  for (const lab::VariantRecord& variant : run.experiments[0].points.back().variants)
+    if (variant.id == id) return &variant;
+  return nullptr;
+}
+
+std::string measured_text(const lab::VariantRecord& variant) {
+  std::string text = variant.time_ns ? lab::time_text(variant.time_ns->median) : "not timed";
+  if (variant.ratio)
+    text +=
+        fmt::format(", {} the baseline's speed {}", lab::ratio_text(variant.ratio->median),
+                    lab::ratio_interval_text(variant.ratio->median, variant.ratio->lo, variant.ratio->hi));
+  if (variant.share_of_limit)
+    text += fmt::format(", {} of the limit", lab::share_text(*variant.share_of_limit));
+  return text;
+}
+
+// Of the compiler's messages the first error.
+std::string in_a_line(const std::string& outcome) {
+  const size_t error = outcome.find(" error: ");
+  const size_t begin = error == std::string::npos ? 0 : error + 1;
+  return outcome.substr(begin, outcome.find('\n', begin) - begin);
+}
+
+struct Attempt {
+  Tried tried;
+  std::string status;  // right | wrong | crashed | ... | no code | not compiled
+  double ratio = 0;    // lower end of its interval; 0: not right
+};
+
+class Search {
+ public:
+  Search(const OptimizeFlags& flags, lab::Targets targets)
+      : flags_(flags), targets_(std::move(targets)), root_(candidate_source_tree()) {
+    if (targets_.selections.size() != 1 || !targets_.planned.empty())
+      throw UsageError("optimize takes one experiment, e.g. `fathom optimize ch09:matmul_cpu`");
+    experiment_ = lab::find_experiment(targets_.selections[0].experiment);
+    if (const Status takes = lab::takes_candidates(*experiment_); !takes)
+      throw UsageError(takes.error().message);
+    for (const lab::VariantInfo& variant : experiment_->variants) declared_.push_back(variant.id);
+  }
+
+  std::string first_prompt() const { return prompt_text(task(""), nullptr, nullptr); }
+
+  int run() {
+    ChatModel model(flags_);
+    folder_ = make_run_folder(flags_.artifacts, utc_now(), "optimize");
+    fmt::print("{} writes variants of {}; each is code that runs here as you, without a sandbox.\n\n",
+               model.name(), experiment_->id);
+    const lab::RunRecord known = measure(declared_, {}, true);
+    const KernelTask asked     = task(variants_text(known));
+    fmt::print("{}\n", asked.measured);
+    for (int i = 1; i <= flags_.attempts && !reached() && !CtrlC::pressed(); ++i)
+      if (!one_attempt(model, asked, i)) break;
+    return best_ ? confirm() : nothing_right();
+  }
+
+ private:
+  KernelTask task(std::string measured) const {
+    return {.instructions = flags_.prompt.empty() ? default_instructions()
+                                                  : value_or_usage_error(read_file(flags_.prompt)),
+            .experiment   = experiment_text(*experiment_, experiment_->axes),
+            .machine      = machine_text(flags_.threads),
+            .files        = files_for(root_, *experiment_, declared_),
+            .measured     = std::move(measured)};
+  }
+
+  std::string variants_text(const lab::RunRecord& run) const {
+    std::string text;
+    for (const std::string& id : declared_)
+      if (const lab::VariantRecord* variant = find_variant(run, id); variant && variant->time_ns)
+        text += fmt::format("{} ({}): {}\n", id, variant->threads == 1 ? "1 thread" : "all threads",
+                            measured_text(*variant));
+    return text;
+  }
+
+  // Variants of the experiment, with `candidates` among them.
+  lab::RunRecord measure(std::vector<std::string> variants, const CandidateFlags& candidates, bool quick) {
+    ExperimentFlags experiments    = flags_.experiments;
+    experiments.options.quick      = quick;
+    lab::Targets targets           = targets_;
+    targets.selections[0].variants = std::move(variants);
+    const Candidates compiled(candidates, targets, experiments.options);
+    return run_experiments(experiments, targets, "optimize", program_arguments(),
+                           [](const lab::RunRecord&) {});
+  }
+
+  // False: the model did not answer.
+  bool one_attempt(ChatModel& model, const KernelTask& asked, int number) {
+    const std::string name = fmt::format("attempt_{:02}", number), place = folder_ + "/" + name;
+    const Tried* last        = attempts_.empty() ? nullptr : &attempts_.back()->tried;
+    const std::string prompt = prompt_text(asked, best_ ? &best_->tried : nullptr, last);
+    write_file_atomically(place + ".prompt.md", prompt);
+    const auto reply = model.reply_to(prompt);
+    if (!reply) {
+      fmt::print(stderr, "fathom optimize: {}\n", reply.error().message);
+      return false;
+    }
+    write_file_atomically(place + ".reply.md", *reply);
+    attempts_.push_back(std::make_unique<Attempt>());
+    Attempt& attempt = *attempts_.back();
+    const auto code  = code_of(*reply);
+    if (!code) {
+      attempt.status        = "no code";
+      attempt.tried.outcome = "The reply had no ```cpp block with FATHOM_CANDIDATE in it.";
+    } else {
+      attempt.tried.source = *code;
+      write_file_atomically(place + ".cpp", *code);
+      judge(attempt, name, place + ".cpp");
+    }
+    if (attempt.ratio > 0 && (!best_ || attempt.ratio > best_->ratio)) {
+      best_      = &attempt;
+      best_file_ = place + ".cpp";
+    }
+    fmt::print(
+        "{}", wrapped(attempt.status + ": " + in_a_line(attempt.tried.outcome), text_columns(), name + "  "));
+
+    write_summary(model.name());
+    return true;
+  }
+
+  void judge(Attempt& attempt, const std::string& id, const std::string& file) {
+    lab::RunRecord run;
+    try {
+      run = measure({declared_.front()}, {.files = {file}, .threads = flags_.threads}, true);
+    } catch (const UsageError& error) {
+      attempt.status        = "not compiled";
+      attempt.tried.outcome = error.what();
+      return;
+    }
+    const lab::VariantRecord* seen = find_variant(run, id);
+    if (!seen) {
+      attempt.status = "not measured";
+      attempt.tried.outcome =
+          run.experiments.empty() ? "interrupted" : "nothing was measured: " + run.experiments[0].detail;
+      return;
+    }
+    attempt.status = seen->status == lab::Outcome::ok ? "right" : std::string(to_string(seen->status));
+    if (seen->status == lab::Outcome::ok && seen->ratio) {
+      attempt.ratio         = seen->ratio->lo;
+      attempt.tried.outcome = measured_text(*seen);
+    } else {
+      attempt.tried.outcome = seen->caught_by
+                                  ? fmt::format("caught by {}: {}", *seen->caught_by, seen->detail)
+                              : seen->invalid_reason ? *seen->invalid_reason
+                                                     : seen->detail;
+    }
+  }
+
+  bool reached() const { return best_ && flags_.target && best_->ratio >= *flags_.target; }
+
+  void write_summary(const std::string& model) const {
+    json attempts = json::array();
+    for (const auto& attempt : attempts_)
+      attempts.push_back({{"status", attempt->status},
+                          {"outcome", attempt->tried.outcome},
+                          {"ratio_lo", attempt->ratio > 0 ? json(attempt->ratio) : json(nullptr)}});
+    write_file_atomically(
+        folder_ + "/attempts.json",
+        json{{"schema", "fathom.optimize/1"},
+             {"experiment", experiment_->id},
+             {"model", model},
+             {"best", best_ ? json(std::filesystem::path(best_file_).filename().string()) : json(nullptr)},
+             {"attempts", attempts}}
+                .dump(2, ' ', false, json::error_handler_t::replace) +
+            "\n");
+  }
+
+  // The best of several noisy times is too good on average: it is measured again, beside all variants.
+  int confirm() {
+    const std::string file = folder_ + "/best.cpp";
+    std::filesystem::copy_file(best_file_, file);
+    const lab::RunRecord run = measure(declared_, {.files = {file}, .threads = flags_.threads}, false);
+    write_results(folder_, run);
+    write_run(flags_.artifacts, folder_, run);
+    fmt::print("\n{}\n", result_text(run));
+    fmt::print(stderr, "Report: {}/report.html\n",
+               std::filesystem::absolute(folder_).lexically_normal().string());
+    const int code                 = run_exit_code(run);
+    const lab::VariantRecord* best = find_variant(run, "best");
+    if (code != kExitOk || !best || !best->ratio) return code == kExitOk ? kExitInvalid : code;
+    return flags_.target && best->ratio->lo < *flags_.target ? kExitRegression : kExitOk;
+  }
+
+  int nothing_right() const {
+    fmt::print("\nNo candidate was right. Prompts, replies and files: {}\n", folder_);
+    return kExitRegression;
+  }
+
+  const OptimizeFlags& flags_;
+  lab::Targets targets_;
+  std::string root_, folder_;
+  const lab::ExperimentInfo* experiment_ = nullptr;
+  std::vector<std::string> declared_;
+  std::vector<std::unique_ptr<Attempt>> attempts_;
+  const Attempt* best_ = nullptr;
+  std::string best_file_;
+};
+
+int optimize(const OptimizeFlags& flags) {
+  Search search(flags, chosen_targets(flags.experiments.selection));
+  if (!flags.print_prompt) return search.run();
+  fmt::print("{}", search.first_prompt());
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_optimize(CLI::App& app, int& exit_code) {
+  auto flags     = std::make_shared<OptimizeFlags>();
+  CLI::App& verb = *app.add_subcommand(
+      "optimize", "A language model writes variants of an experiment; each is verified and timed");
+  add_experiment_flags(verb, flags->experiments);
+  verb.add_option("--base-url", flags->base_url,
+                  "Of a server with OpenAI's API, http://HOST:PORT/v1 or https (default: $OPENAI_BASE_URL)");
+  verb.add_option("--model", flags->model, "Its name (default: the first of /v1/models)");
+  verb.add_option("--api-key", flags->api_key, "Sent as Bearer token (default: $OPENAI_API_KEY)");
+  verb.add_flag("--insecure", flags->insecure, "https: take any certificate (else SSL_CERT_FILE adds one)");
+  verb.add_option("--temperature", flags->temperature, "Of the model (default: the server's)")
+      ->check(at_least(0));
+  verb.add_option("--max-tokens", flags->max_tokens, "Of a reply, with its reasoning")
+      ->check(whole_at_least(1))
+      ->capture_default_str();
+  verb.add_option("-n,--attempts", flags->attempts, "Candidates to ask for")
+      ->check(whole_at_least(1))
+      ->capture_default_str();
+  verb.add_option("--target", flags->target,
+                  "Stop at a candidate that is this many times as fast as the baseline; fail without one")
+      ->check(above_zero());
+  verb.add_option("--candidate-threads", flags->threads, "Threads of each candidate; 0: every host thread")
+      ->check(whole_at_least(0))
+      ->capture_default_str();
+  verb.add_option("--prompt", flags->prompt, "A file in place of the built-in instructions");
+  verb.add_flag("--print-prompt", flags->print_prompt,
+                "Print the first prompt, without what is measured, and ask nobody");
+  add_artifacts_flag(verb, flags->artifacts);
+  verb.callback([flags, &exit_code] { exit_code = optimize(*flags); });
+}
+
+}  // namespace fathom::cli

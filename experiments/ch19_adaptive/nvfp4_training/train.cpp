@@ -1,6 +1,7 @@
 // One loop for all recipes.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/thread_pool.h"
 #include "experiments/engine_session.h"
@@ -56,6 +57,11 @@ Losses train(const Training& p, const fathom::train::Recipe& recipe, ThreadPool&
     const double rate = kRate * static_cast<double>(std::min(step + 1, kWarmup)) / kWarmup;
     optimizer.step(parameters.all(), gradients.all(), parameters.places(), rate, clip, threads);
   }
+  const size_t quarter = (losses.of_steps.size() + 3) / 4;
+  if (quarter > 0)
+    losses.last = static_cast<float>(
+        std::accumulate(losses.of_steps.end() - static_cast<int64_t>(quarter), losses.of_steps.end(), 0.0) /
+        static_cast<double>(quarter));
   losses.held_out = static_cast<float>(exact.loss(parameters, batch(p.steps())));
   return losses;
 }
@@ -63,7 +69,8 @@ Losses train(const Training& p, const fathom::train::Recipe& recipe, ThreadPool&
 void train_into(const Training& p, const fathom::train::Recipe& recipe, Context& context) {
   const Losses losses = train(p, recipe, context.pool);
   std::copy(losses.of_steps.begin(), losses.of_steps.end(), p.losses.data());
-  p.held_out(0) = losses.held_out;
+  p.last_loss(0) = losses.last;
+  p.held_out(0)  = losses.held_out;
 }
 
 }  // namespace fathom::lab::nvfp4_training

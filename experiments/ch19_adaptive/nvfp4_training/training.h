@@ -24,17 +24,17 @@ inline constexpr int64_t kBatchTokens = 512;  // of a step
 struct Training {
   // [(steps + 1) kBatchTokens, 2]: a token, and the one that follows it; the last batch is held out.
   View<const int32_t, 2> text;
-  View<float, 1> losses;    // [steps], before each step
-  View<float, 1> held_out;  // [1]: of the last batch, after the last step, without rounding
-  int64_t length;           // tokens of a sequence
+  View<float, 1> losses;     // [steps], before each step
+  View<float, 1> last_loss;  // [1]: mean of the last quarter of the steps; 0 without steps
+  View<float, 1> held_out;   // [1]: of the last batch, after the last step, without rounding
+  int64_t length;            // tokens of a sequence
   int64_t experts;
 
   Training(const Point& at, Arena& arena);
   Cost cost() const;
-  // Every loss is near that of training without rounding, and so is the last.
+  // The losses are near those of training without rounding.
   void check(Checker& checker) const;
-  // last_loss: mean of the last quarter of the steps; loss_increase: what it has over training without
-  // rounding.
+  // loss_increase: what last_loss has over training without rounding.
   void metrics(CallMetrics& metrics) const;
 
   int64_t steps() const { return losses.extent(0); }
@@ -46,7 +46,7 @@ model::Config small_config(int64_t experts);
 // From weights of one seed, the same for all recipes.
 struct Losses {
   std::vector<float> of_steps;
-  float held_out = 0;
+  float last = 0, held_out = 0;  // as Training::last_loss and held_out
 };
 Losses train(const Training& p, const train::Recipe& recipe, ThreadPool& threads);
 void train_into(const Training& p, const train::Recipe& recipe, Context& context);

@@ -25,7 +25,7 @@ LISTINGS = ROOT / "book/listings"
 PROGRAM = pathlib.Path(os.environ.get("FATHOM_PROGRAM") or ROOT / "build/release/fathom")  # `fathom book` names itself
 REFERENCE = {"cpu": "epyc-zen4-2c", "h200": "h200"}
 REFERENCES = re.compile(r'[\w-]+:[^\s"]+ \w+')  # in a text
-TITLES = {"epyc-zen4-2c": "2 cores of a Zen 4 (EPYC, virtual)", "h200": "one H200", "h100-80gb-hbm3": "H100, 80 GB"}
+TITLES = {"epyc-zen4-2c": "2 cores of a Zen 4 (EPYC, virtual)", "epyc-zen3-2c": "2 cores of a Zen 3 (EPYC, virtual)", "h200": "one H200", "h100-80gb-hbm3": "H100, 80 GB"}
 
 
 def readers_folder():

@@ -234,7 +234,9 @@ int serve_model(ServeFlags flags) {
   const StopSignals signals;
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};
+  flags.engine.config.lora_modules = lora_modules_of(flags);
   serve::Api api({.model_names     = flags.names,
+                  .lora_modules    = flags.engine.config.lora_modules,
                   .api_key         = flags.api_key,
                   .admin_api_key   = flags.admin_api_key,
                   .allowed_origins = flags.origins,

@@ -1,6 +1,9 @@
 #include "cli/serve_flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/number_check.h"
 #include "cli/usage_error.h"
@@ -18,6 +21,10 @@ void check_serve_flags(const ServeFlags& flags) {
     throw UsageError("a prefill worker asks nobody: give --peer to the decode workers");
   if (flags.role != "router" && flags.routing_policy != "worker")
     throw UsageError("--routing-policy is the router's: give it to the process with --role router");
+  if (!flags.lora_modules.empty() && (!flags.role.empty() || !flags.kv_pool.empty()))
+    throw UsageError(
+        "--lora-modules is for a server by itself: blocks of keys and values that workers exchange (--role, "
+        "--kv-pool) do not say of which adapter they are");
   if (flags.role != "router" && flags.planner)
     throw UsageError("--planner is the router's: give it to the process with --role router");
   if (!flags.planner && (flags.ttft_ms > 0 || flags.itl_ms > 0))
@@ -26,10 +33,27 @@ void check_serve_flags(const ServeFlags& flags) {
     throw UsageError("--max-local-prefill-length and --max-pool-utilization need --routing-policy dynamic");
 }
 
+std::vector<engine::EngineConfig::LoraModule> lora_modules_of(const ServeFlags& flags) {
+  std::vector<engine::EngineConfig::LoraModule> modules;
+  for (const std::string& text : flags.lora_modules) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+      throw UsageError(fmt::format("--lora-modules takes NAME=FOLDER, not '{}'", text));
+    modules.push_back({.name = text.substr(0, equals), .path = text.substr(equals + 1)});
+    if (std::ranges::find(flags.names, modules.back().name) != flags.names.end())
+      throw UsageError(fmt::format("--lora-modules: the model itself is called '{}' (--served-model-name)",
+                                   modules.back().name));
+  }
+  return modules;
+}
+
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--model", flags.model,
                   "Folder with config.json, *.safetensors and tokenizer.json (default: the bundled model)");
   verb.add_option("--served-model-name", flags.names, "What clients call it (default: its folder's name)");
+  verb.add_option("--lora-modules", flags.lora_modules,
+                  "NAME=FOLDER of LoRA adapters (PEFT's files), which clients name as models; on CPUs");
+  verb.add_flag("--enable-lora", flags.enable_lora, "As for vLLM; --lora-modules alone does it")->group("");
   verb.add_option("--host", flags.http.host, "Address to listen on; 0.0.0.0 is all")->capture_default_str();
   verb.add_option("--port", flags.http.port, "0: any that is free")
       ->check(whole_between(0, 65535))

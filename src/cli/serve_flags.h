@@ -16,6 +16,8 @@ namespace fathom::cli {
 struct ServeFlags {
   std::string model, api_key, admin_api_key, date;
   std::vector<std::string> names, origins;
+  std::vector<std::string> lora_modules;  // "name=folder"
+  bool enable_lora = false;               // asks for nothing
   http::ServerOptions http{.port = 8000};
   EngineFlags engine;
   double drain_s = 30;
@@ -39,5 +41,7 @@ struct ServeFlags {
 void add_serve_flags(CLI::App& verb, ServeFlags& flags);
 // Throws UsageError where flags contradict each other.
 void check_serve_flags(const ServeFlags& flags);
+// Of --lora-modules. Throws UsageError for one that is no NAME=FOLDER, or has the model's name.
+std::vector<engine::EngineConfig::LoraModule> lora_modules_of(const ServeFlags& flags);
 
 }  // namespace fathom::cli

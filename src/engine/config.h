@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cuda/device_id.h"
 #include "engine/block_pool.h"
@@ -126,6 +127,12 @@ struct EngineConfig {
   // none. It is built not to fall below 0.98 of the default's speed; labs/adaptive_serving compares them. The
   // output is the same. draft_tokens = 0 means 4 then. Not with draft_budget, which chooses lengths too.
   bool adaptive = false;
+
+  // Adapters that requests choose by name (model/lora_adapter.h). On CPUs, in one rank.
+  struct LoraModule {
+    std::string name, path;  // of its folder
+  };
+  std::vector<LoraModule> lora_modules = {};
 
   // Reported with answers until the weights are replaced (Engine::update_weights).
   std::string weight_version = "default";

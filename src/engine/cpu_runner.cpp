@@ -63,7 +63,6 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       logits_(max_logit_rows_ * vocab_size_) {
   for (const auto& [name, tensor] : checkpoint.tensors.tensors())
     memory_.weights += static_cast<int64_t>(tensor.bytes.size());
-  memory_.workspace = model_.workspace_bytes() + logits_.size() * int64_t{sizeof(float)};
   for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
     layers_[checkpoint.config.layers[l] == model::Attention::full ? kFull : kWindow].push_back(
         static_cast<int64_t>(l));
@@ -82,6 +81,18 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     model_.tap(drafter_->taps());
     memory_.weights += drafter_->weight_bytes();
   }
+  if (!config.lora_modules.empty()) {
+    std::vector<model::LoraAdapter> adapters;
+    for (const EngineConfig::LoraModule& module : config.lora_modules) {
+      auto adapter = model::LoraAdapter::open(module.path, shard_.config);
+      FATHOM_EXPECT(adapter, "resolve_config opened it before");
+      memory_.weights += adapter->bytes();
+      adapters.push_back(std::move(adapter).value());
+      adapter_names_.push_back(module.name);
+    }
+    model_.set_adapters(std::move(adapters));
+  }
+  memory_.workspace = model_.workspace_bytes() + logits_.size() * int64_t{sizeof(float)};
   if (config.async_scheduling || config.tensor_parallel > 1) worker_ = std::thread([this] { work(); });
 }
 
@@ -160,11 +171,18 @@ void CpuRunner::work() {
   }
 }
 
+// Engine::submit refused names that there are not.
+int32_t CpuRunner::adapter_of(const std::string& name) const {
+  const auto found = std::ranges::find(adapter_names_, name);
+  return found == adapter_names_.end() ? -1 : static_cast<int32_t>(found - adapter_names_.begin());
+}
+
 void CpuRunner::execute_model(const SchedulerOutput& step) {
   FATHOM_EXPECT(state_ == State::idle && !step.empty(), "one step at a time, and something in it");
   step_    = &step;
   failure_ = nullptr;
-  tokens_.clear(), positions_.clear(), first_row_of_sequence_.clear(), sampled_rows_.clear();
+  tokens_.clear(), positions_.clear(), first_row_of_sequence_.clear(), sampled_rows_.clear(),
+      adapters_.clear();
   outputs_.assign(step.sequences.size(), {});
   pages_per_sequence_ = 0;
   for (const ScheduledSequence& scheduled : step.sequences)
@@ -177,6 +195,7 @@ void CpuRunner::execute_model(const SchedulerOutput& step) {
     const ScheduledSequence& scheduled = step.sequences[e];
     first_row_of_sequence_.push_back(static_cast<int64_t>(tokens_.size()));
     sampled_rows_.push_back({.drafts = std::ssize(scheduled.drafts), .samples = scheduled.samples});
+    adapters_.push_back(adapter_of(scheduled.sequence->request.adapter));
     const auto own   = scheduled.rows - sampled_rows_.back().drafts;
     const auto& from = scheduled.sequence->tokens;
     FATHOM_EXPECT(scheduled.first + own <= scheduled.sequence->num_tokens(),
@@ -263,7 +282,10 @@ void CpuRunner::forward(const MicroBatch& batch) {
        .rows         = {.first_row = View<const int32_t, 1>(first_row_.data(), {batch.sequences + 1}),
                         .positions = View<const int32_t, 1>(positions_.data() + batch.first_row, {batch.rows}),
                         .pages     = table(kFull)},
-       .window_pages = table(kWindow)},
+       .window_pages = table(kWindow),
+       .adapters     = adapter_names_.empty() ? std::span<const int32_t>()
+                                              : std::span(adapters_).subspan(
+                                                    batch.first_sequence, static_cast<size_t>(batch.sequences))},
       kv_);
   if (!drafter_) return;
   const View<const float, 2> features = model_.features();

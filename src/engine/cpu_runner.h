@@ -92,6 +92,7 @@ class CpuRunner final : public ModelRunner {
   void run_step();
   MicroBatch next_micro_batch(const MicroBatch& before) const;
   void forward(const MicroBatch& batch);
+  int32_t adapter_of(const std::string& name) const;  // -1: ""
   void sample(const MicroBatch& batch);
 
   const int64_t rank_;
@@ -103,7 +104,8 @@ class CpuRunner final : public ModelRunner {
   model::KvCache kv_;
   std::array<std::vector<int64_t>, kKvKinds> layers_;  // of each kind
   std::unique_ptr<EagleProposer> drafter_;             // null: no draft model
-  std::vector<Sampler> samplers_;                      // one for each thread
+  std::vector<std::string> adapter_names_;
+  std::vector<Sampler> samplers_;  // one for each thread
   Buffer<float> logits_;
   MemoryUse memory_;
 
@@ -115,6 +117,7 @@ class CpuRunner final : public ModelRunner {
     bool samples   = false;
   };
   std::vector<SampledRows> sampled_rows_;       // by sequence
+  std::vector<int32_t> adapters_;               // by sequence; -1: none
   std::vector<int64_t> first_row_of_sequence_;  // [sequences + 1]
   std::vector<int32_t> tokens_, positions_, first_row_;
   std::array<std::vector<int32_t>, kKvKinds> block_tables_;  // [sequences, pages_per_sequence_]

@@ -20,6 +20,12 @@ namespace {
 using model::TokenId;
 using Clock = std::chrono::steady_clock;
 
+// Keys and values are an adapter's own: its requests share none with others, whatever salt a client chose.
+std::string salt_of(const Request& request) {
+  if (!request.adapter.empty()) return "adapter " + request.adapter + "\n" + request.cache_salt;
+  return request.cache_salt.empty() ? "" : "salt " + request.cache_salt;
+}
+
 // In the order of kSettingNames.
 std::array<SchedulerSetting, kSettingNames.size()> settings_of(const EngineConfig& config) {
   return {{{.draft_tokens = 0, .step_tokens = config.step_tokens},
@@ -119,6 +125,10 @@ std::optional<Refusal> Engine::refusal(const Request& request) const {
   for (const TokenId id : request.stop_ids)
     if (id < 0 || id >= V)
       return Refusal{invalid, fmt::format("a stop token is {}, but ids are 0 to {}", id, V - 1)};
+  if (!request.adapter.empty() &&
+      std::ranges::find(config_.lora_modules, request.adapter, &EngineConfig::LoraModule::name) ==
+          config_.lora_modules.end())
+    return Refusal{invalid, fmt::format("there is no adapter '{}' (--lora-modules)", request.adapter)};
   if (request.max_tokens < 1)
     return Refusal{invalid, fmt::format("max_tokens is {}, but must be at least 1", request.max_tokens)};
   if (request.constraint && request.min_tokens > 0)
@@ -138,6 +148,7 @@ std::optional<Refusal> Engine::refusal(const Request& request) const {
 std::variant<RequestId, Refusal> Engine::submit(Request request, Listener listener) {
   using enum Refusal::Reason;
   if (auto refused = refusal(request)) return *refused;
+  if (!config_.lora_modules.empty()) request.cache_salt = salt_of(request);
   const auto prompt   = static_cast<int64_t>(request.prompt.size());
   const TimePoint now = Clock::now();
   RequestId id        = 0;

@@ -35,6 +35,7 @@ struct Request {
   int priority = 0;                        // lower goes first
   std::string cache_salt;                  // cached prefixes are shared among requests of equal salt only
   std::unique_ptr<Constraint> constraint;  // null: every token is allowed
+  std::string adapter = {};                // one of EngineConfig::lora_modules; "": the model itself
   // The answer so far, of an earlier attempt: it goes on from there, as if this engine had written it. Counts
   // in max_tokens and min_tokens; a constraint has accepted it.
   std::vector<model::TokenId> resumed = {};

@@ -9,6 +9,7 @@
 #include "engine/model_runner.h"
 #include "kernels/gemm/packed_weights.h"
 #include "model/eagle.h"
+#include "model/lora_adapter.h"
 #include "model/ops.h"
 
 namespace fathom::engine {
@@ -101,6 +102,27 @@ Status check_eplb(const EngineConfig& c, int64_t experts) {
   return Ok{};
 }
 
+Status check_adapters(const model::Config& config, const EngineConfig& c) {
+  if (c.lora_modules.empty()) return Ok{};
+  if (c.gpu)
+    return Error{
+        "--lora-modules is for CPUs: on a GPU serve the merged model, which `fathom train` writes beside its "
+        "adapter"};
+  if (c.tensor_parallel > 1) return Error{"--lora-modules needs one rank: leave --tensor-parallel-size at 1"};
+  for (size_t i = 0; i < c.lora_modules.size(); ++i) {
+    const std::string& name = c.lora_modules[i].name;
+    if (name.empty() || !std::ranges::all_of(name, [](char letter) { return letter > 32 && letter < 127; }))
+      return Error{fmt::format(
+          "--lora-modules: '{}' is no name: it has visible ASCII characters, at least one", name)};
+    for (size_t j = 0; j < i; ++j)
+      if (c.lora_modules[i].name == c.lora_modules[j].name)
+        return Error{fmt::format("--lora-modules has two adapters '{}'", c.lora_modules[i].name)};
+    const auto adapter = model::LoraAdapter::open(c.lora_modules[i].path, config);
+    if (!adapter) return adapter.error();
+  }
+  return Ok{};
+}
+
 // Bytes of the KV cache of all layers on a GPU, for that many tokens.
 double gpu_kv_cache_bytes(int64_t kv_tokens, const model::Config& model, EngineConfig config) {
   config.kv_tokens = kv_tokens;
@@ -173,6 +195,7 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
                     "nvfp4) and heads of a "
                     "power of two of dimensions; head_dim is {}",
                     head_dim)};
+  if (const Status good = check_adapters(checkpoint.config, c); !good) return good.error();
   if (c.draft_tokens > 0 && c.draft_method == EngineConfig::DraftMethod::eagle3) {
     if (c.gpu)
       return Error{"a draft model runs on CPUs only: draft by \"ngram\" or \"suffix\" with --device cuda"};

@@ -57,8 +57,9 @@ GptOss::GptOss(const Config& config, const Weights& weights, const Ops& ops, int
 
 int64_t GptOss::workspace_bytes() const {
   int64_t bytes = expert_ids_.size() * int64_t{sizeof(int32_t)} + scratch_.size();
-  for (const Buffer<float>* buffer : {&x_, &normed_, &q_, &k_, &v_, &attended_, &rope_table_, &router_logits_,
-                                      &expert_weights_, &gathered_, &logit_pieces_, &features_})
+  for (const Buffer<float>* buffer :
+       {&x_, &normed_, &q_, &k_, &v_, &attended_, &rope_table_, &router_logits_, &expert_weights_, &gathered_,
+        &logit_pieces_, &features_, &lora_in_, &lora_low_, &lora_out_})
     bytes += buffer->size() * int64_t{sizeof(float)};
   return bytes + processed_.copied_bytes();
 }
@@ -102,6 +103,9 @@ void GptOss::attention(size_t l, const Batch& batch, const kernels::KvPages& kv)
   ops_.linear(normed, w.q, w.q_bias, Output::overwrite, q_.as({T, heads * Dh}), on_);
   ops_.linear(normed, w.k, w.k_bias, Output::overwrite, k_.as({T, kv_heads * Dh}), on_);
   ops_.linear(normed, w.v, w.v_bias, Output::overwrite, v_.as({T, kv_heads * Dh}), on_);
+  add_adapters(l, kQuery, batch, normed, q_.as({T, heads * Dh}));
+  add_adapters(l, kKey, batch, normed, k_.as({T, kv_heads * Dh}));
+  add_adapters(l, kValue, batch, normed, v_.as({T, kv_heads * Dh}));
   ops_.rope(q, table, on_);
   ops_.rope(k, table, on_);
 
@@ -112,7 +116,51 @@ void GptOss::attention(size_t l, const Batch& batch, const kernels::KvPages& kv)
   ops_.attention(q, kv, w.sinks, sliding ? config_.sliding_window : 0, rows, attended, on_);
   begin_sum(x);
   ops_.linear(attended_.as({T, heads * Dh}), w.out, w.out_bias, Output::add, x, on_);
+  add_adapters(l, kOutput, batch, attended_.as({T, heads * Dh}), x);
   all_reduce(x);
+}
+
+// y += B A x, of rows whose sequence has an adapter of this matrix. Rows of an adapter are brought together,
+// so that its matrices are read once. A row's result does not depend on the others.
+void GptOss::add_adapters(size_t layer, AttentionMatrix matrix, const Batch& batch, View<const float, 2> x,
+                          View<float, 2> y) {
+  if (batch.adapters.empty()) return;
+  const int64_t in = x.extent(1), out = y.extent(1);
+  for (size_t a = 0; a < adapters_.size(); ++a) {
+    const LoraAdapter::Pair& pair = adapters_[a].pair(static_cast<int64_t>(layer), matrix);
+    if (pair.a.size() == 0) continue;
+    adapted_rows_.clear();
+    for (size_t s = 0; s < batch.adapters.size(); ++s)
+      if (batch.adapters[s] == static_cast<int32_t>(a))
+        for (int64_t r = batch.rows.first_row(static_cast<int64_t>(s));
+             r < batch.rows.first_row(static_cast<int64_t>(s) + 1); ++r)
+          adapted_rows_.push_back(r);
+    const auto n = std::ssize(adapted_rows_);
+    if (n == 0) continue;
+    for (int64_t i = 0; i < n; ++i)
+      std::copy_n(&x(adapted_rows_[static_cast<size_t>(i)], 0), in, lora_in_.data() + i * in);
+    const auto low = lora_low_.as({n, adapters_[a].rank()});
+    ops_.linear(lora_in_.as({n, in}), pair.a, {}, Output::overwrite, low, on_);
+    ops_.linear(low, pair.b, {}, Output::overwrite, lora_out_.as({n, out}), on_);
+    on_.threads->parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        float* to         = &y(adapted_rows_[static_cast<size_t>(i)], 0);
+        const float* from = lora_out_.data() + i * out;
+        for (int64_t c = 0; c < out; ++c) to[c] += from[c];
+      }
+    });
+  }
+}
+
+void GptOss::set_adapters(std::vector<LoraAdapter> adapters) {
+  FATHOM_EXPECT(!group_, "a rank of several has no adapters");
+  adapters_    = std::move(adapters);
+  int64_t rank = 0;
+  for (const LoraAdapter& adapter : adapters_) rank = std::max(rank, adapter.rank());
+  const int64_t widest = std::max(config_.hidden_size, config_.num_attention_heads * config_.head_dim);
+  lora_in_             = Buffer<float>(max_rows_ * widest);
+  lora_low_            = Buffer<float>(max_rows_ * rank);
+  lora_out_            = Buffer<float>(max_rows_ * widest);
 }
 
 // x += experts(norm(x))

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/group.h"
@@ -15,6 +16,7 @@
 #include "model/config.h"
 #include "model/expert_table.h"
 #include "model/kv_cache.h"
+#include "model/lora_adapter.h"
 #include "model/ops.h"
 #include "model/processed_weights.h"
 #include "model/weights.h"
@@ -26,7 +28,8 @@ namespace fathom::model {
 struct Batch {
   View<const int32_t, 1> tokens;  // [T], in the vocabulary
   kernels::SequenceRows rows;
-  View<const int32_t, 2> window_pages;  // [S, P]: the block table of the sliding-window layers
+  View<const int32_t, 2> window_pages;     // [S, P]: the block table of the sliding-window layers
+  std::span<const int32_t> adapters = {};  // [S]: of GptOss::set_adapters, -1 for none; empty: nobody has one
 };
 
 class GptOss {
@@ -58,6 +61,9 @@ class GptOss {
   // `weights` gets those that it had. Copies nothing.
   void swap(ProcessedWeights& weights);
 
+  // The adapters that batches choose from. A rank of several has none.
+  void set_adapters(std::vector<LoraAdapter> adapters);
+
   // From now on forward() keeps the residual stream after these layers, from 0: features() of the last batch
   // are [T, layers H].
   void tap(const std::vector<int64_t>& layers);
@@ -80,6 +86,8 @@ class GptOss {
  private:
   void attention(size_t layer, const Batch& batch, const kernels::KvPages& kv);
   void mlp(size_t layer, View<const int32_t, 1> positions);
+  void add_adapters(size_t layer, AttentionMatrix matrix, const Batch& batch, View<const float, 2> x,
+                    View<float, 2> y);
   void keep_own_experts(int64_t layer, View<int32_t, 2> ids, View<const int32_t, 1> positions);
   void count_ranks(int64_t ranks);
   void begin_sum(View<float, 2> x) const;
@@ -101,6 +109,9 @@ class GptOss {
   Buffer<float> features_;
   Buffer<int32_t> expert_ids_;
   Buffer<int64_t> expert_load_, rank_load_;
+  std::vector<LoraAdapter> adapters_;
+  std::vector<int64_t> adapted_rows_;  // of one adapter
+  Buffer<float> lora_in_, lora_low_, lora_out_;
   // Expert parallelism.
   int64_t expert_ranks_ = 1;
   std::shared_ptr<const ExpertTable> table_;  // null: experts are where their weights are

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "engine/config.h"
 #include "engine/generator.h"
 #include "engine/weight_update.h"
 #include "http/http.h"
@@ -48,8 +49,10 @@ struct ApiModel {
 
 struct ApiOptions {
   std::vector<std::string> model_names;  // at least one; responses name the first
-  std::string api_key;                   // "": no key is required
-  std::string admin_api_key;             // "": the admin's routes do not exist
+  // Adapters of that model: names of models to clients (EngineConfig::lora_modules).
+  std::vector<engine::EngineConfig::LoraModule> lora_modules = {};
+  std::string api_key;        // "": no key is required
+  std::string admin_api_key;  // "": the admin's routes do not exist
   // Origins of pages elsewhere that browsers may call from (CORS): "https://example.org", or "*" for all.
   std::vector<std::string> allowed_origins;
   std::string version;

@@ -79,8 +79,7 @@ ChatCompletionRequest read_chat_completion(const Field& body, const ServedModel&
   const Field kwargs     = body["chat_template_kwargs"];
   const Field effort     = body["reasoning_effort"] ? body["reasoning_effort"] : kwargs["reasoning_effort"];
   const Field max_tokens = body["max_completion_tokens"] ? body["max_completion_tokens"] : body["max_tokens"];
-  ChatCompletionRequest request{.model               = body["model"].text().value_or(""),
-                                .messages            = read_messages(body["messages"]),
+  ChatCompletionRequest request{.messages            = read_messages(body["messages"]),
                                 .tools               = read_tools(body["tools"], Shape::nested),
                                 .reasoning_effort    = read_reasoning_effort(effort),
                                 .include_reasoning   = body["include_reasoning"].boolean().value_or(true),

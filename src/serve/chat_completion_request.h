@@ -14,7 +14,6 @@
 namespace fathom::serve {
 
 struct ChatCompletionRequest {
-  std::string model;  // "" where the client named none
   std::vector<ChatMessage> messages;
   std::vector<model::NamedSchema> tools;
   ToolChoice tool_choice;                   // Kind::none where there are no tools

@@ -31,7 +31,7 @@ TEST(ChatCompletionRequest, Defaults) {
   ASSERT_EQ(request.messages.size(), 1u);
   EXPECT_EQ(request.messages[0].role, Role::user);
   EXPECT_EQ(request.messages[0].content, "hi");
-  EXPECT_EQ(request.model, "");
+  EXPECT_EQ(request.options.model, "");
   EXPECT_EQ(request.reasoning_effort, "medium");
   EXPECT_TRUE(request.include_reasoning && request.parallel_tool_calls);
   EXPECT_EQ(request.tool_choice.kind, ToolChoice::Kind::none);
@@ -58,7 +58,7 @@ TEST(ChatCompletionRequest, Options) {
          "request_id":"r-1","logprobs":true,"top_logprobs":20,"reasoning_effort":"xhigh","include_reasoning":false,
          "parallel_tool_calls":false,"unknown":{"x":[1]},"user":5,"prompt_logprobs":null,"bad_words":[],"echo":false)"));
   const GenerationOptions& o          = request.options;
-  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.options.model, "m");
   EXPECT_EQ(o.sampling.temperature, 0);
   EXPECT_EQ(o.sampling.top_p, 1);
   EXPECT_EQ(o.sampling.top_k, 0);

@@ -41,8 +41,7 @@ std::vector<CompletionPrompt> read_prompts(const Field& prompt, const ServedMode
 
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const ServedModel& served) {
   return read_body(body, [&](const Field& root) {
-    CompletionRequest request{.model   = root["model"].text().value_or(""),
-                              .prompts = read_prompts(root["prompt"], served),
+    CompletionRequest request{.prompts = read_prompts(root["prompt"], served),
                               .echo    = root["echo"].boolean().value_or(false),
                               .options = read_generation_options(root, served, root["max_tokens"])};
     GenerationOptions& options = request.options;

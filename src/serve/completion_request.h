@@ -19,7 +19,6 @@ inline constexpr int64_t kDefaultMaxTokens = 16;  // OpenAI's default max_tokens
 using CompletionPrompt = std::variant<std::string, std::vector<model::TokenId>>;
 
 struct CompletionRequest {
-  std::string model;                      // "" where the client named none
   std::vector<CompletionPrompt> prompts;  // at least one
   bool echo = false;                      // the answer's text starts with the prompt
   GenerationOptions options;              // max_tokens is set unless n_predict is -1

@@ -16,7 +16,7 @@ void completions(const RequestContext& context) {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return context.refuse(*error);
   const auto& request              = std::get<CompletionRequest>(parsed);
   const GenerationOptions& options = request.options;
-  if (const auto error = context.check_model(request.model)) return context.refuse(*error);
+  if (const auto error = context.check_model(options.model)) return context.refuse(*error);
   const model::Checkpoint& checkpoint = context.model->checkpoint;
   const auto constraint               = format_constraint(options.format);
   if (constraint && checkpoint.harmony)

@@ -105,6 +105,7 @@ GenerationOptions read_generation_options(const Field& body, const ServedModel& 
   options.priority   = static_cast<int>(body["priority"].integer(-kMaxPriority, kMaxPriority).value_or(0));
   options.cache_salt = body["cache_salt"].text(kMaxSaltBytes).value_or("");
   options.request_id = body["request_id"].text(kMaxNameBytes).value_or("");
+  options.model      = body["model"].text().value_or("");
   if (!std::all_of(options.request_id.begin(), options.request_id.end(),
                    [](char c) { return c > 32 && c < 127; }))
     body["request_id"].fail("may have visible ASCII characters only");

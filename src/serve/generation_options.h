@@ -38,6 +38,7 @@ struct ServedModel {
 };
 
 struct GenerationOptions {
+  std::string model;  // "" where the client named none
   // Without the seed. `logprobs` is set where the client asked for log-probabilities; 0 asks for those of the
   // chosen tokens only.
   engine::SamplingParameters sampling;

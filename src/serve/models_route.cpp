@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json model_json(const RequestContext& context, const std::string& name) {
-  return {
+  Json json = {
       {"id", name},
       {"object", "model"},
       {"created",
@@ -21,6 +21,12 @@ Json model_json(const RequestContext& context, const std::string& name) {
       {"parent", nullptr},
       {"max_model_len", context.model->generator.max_context()},
       {"permission", Json::array()}};
+  for (const auto& module : context.options.lora_modules)
+    if (module.name == name) {
+      json["root"]   = module.path;
+      json["parent"] = context.options.model_names.front();
+    }
+  return json;
 }
 
 }  // namespace
@@ -29,6 +35,8 @@ void models(const RequestContext& context) {
   Json list = {{"object", "list"}, {"data", Json::array()}};
   for (const std::string& name : context.options.model_names)
     list["data"].push_back(model_json(context, name));
+  for (const auto& module : context.options.lora_modules)
+    list["data"].push_back(model_json(context, module.name));
   context.respond(list);
 }
 

@@ -28,12 +28,19 @@ void RequestContext::refuse(const ApiError& error) const {
 
 std::optional<ApiError> RequestContext::check_model(const std::string& name) const {
   const auto& names = options.model_names;
-  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return std::nullopt;
+  if (name.empty() || !adapter(name).empty() || std::ranges::find(names, name) != names.end())
+    return std::nullopt;
   return ApiError{
       .status  = 404,
       .type    = "NotFoundError",
       .message = fmt::format("the model '{}' is not served here, but '{}' is", name, names.front()),
       .param   = "model"};
+}
+
+std::string RequestContext::adapter(const std::string& name) const {
+  const bool is_one =
+      std::ranges::any_of(options.lora_modules, [&](const auto& module) { return module.name == name; });
+  return is_one ? name : "";
 }
 
 ServedModel RequestContext::served() const {

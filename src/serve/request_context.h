@@ -29,6 +29,8 @@ struct RequestContext {
 
   // An error of status 404 where `name`, the model that the request names, is not served here. "" is no name.
   std::optional<ApiError> check_model(const std::string& name) const;
+  // `name` where it is an adapter's, else "".
+  std::string adapter(const std::string& name) const;
   ServedModel served() const;
   // The prompt's tokens for a conversation.
   ApiResult<std::vector<model::TokenId>> prompt_of(const ChatCompletionRequest& chat) const;

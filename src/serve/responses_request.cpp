@@ -99,7 +99,6 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
       read_items(input, chat.messages);
     if (chat.messages.size() == earlier) input.fail("is missing or empty");
 
-    chat.model               = root["model"].text().value_or("");
     chat.tools               = read_tools(root["tools"], Shape::flat);
     chat.tool_choice         = read_tool_choice(root["tool_choice"], chat.tools, Shape::flat);
     chat.reasoning_effort    = read_reasoning_effort(root["reasoning"]["effort"]);

@@ -30,7 +30,7 @@ TEST(ResponsesRequest, InputAsText) {
   EXPECT_EQ(chat.messages[1].content, "hi");
   EXPECT_EQ(request.instructions, "Be brief.");
   EXPECT_EQ(request.metadata, R"({"b":"1","a":"2"})");
-  EXPECT_EQ(chat.model, "m");
+  EXPECT_EQ(chat.options.model, "m");
   EXPECT_EQ(chat.reasoning_effort, "high");
   EXPECT_EQ(chat.options.max_tokens, 7);
   EXPECT_EQ(chat.options.sampling.temperature, 0.5);

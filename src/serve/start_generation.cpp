@@ -77,11 +77,12 @@ std::optional<ConstraintRequest> chat_constraint(const ChatCompletionRequest& ch
 
 ResponseEnvelope envelope_of(const RequestContext& context, const GenerationOptions& options,
                              std::string_view prefix) {
-  const auto now        = std::chrono::system_clock::now().time_since_epoch();
-  const std::string& id = options.request_id.empty() ? context.request_id : options.request_id;
+  const auto now            = std::chrono::system_clock::now().time_since_epoch();
+  const std::string& id     = options.request_id.empty() ? context.request_id : options.request_id;
+  const std::string adapter = context.adapter(options.model);
   return {.id      = fmt::format("{}{}", prefix, id),
           .created = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-          .model   = context.options.model_names.front()};
+          .model   = adapter.empty() ? context.options.model_names.front() : adapter};
 }
 
 std::optional<ConstraintRequest> format_constraint(const ResponseFormat& format) {
@@ -124,7 +125,8 @@ std::optional<ApiError> add_choices(const RequestContext& context, const Generat
                             .min_tokens = options.min_tokens,
                             .stop_ids   = with_stops(parser.eos_ids, options.stop_token_ids),
                             .priority   = options.priority,
-                            .cache_salt = options.cache_salt};
+                            .cache_salt = options.cache_salt,
+                            .adapter    = context.adapter(options.model)};
     request.sampling.seed = seed + static_cast<uint64_t>(i);
     if (compiled) request.constraint = compiled->clone();
     choices.push_back({.request = std::move(request), .parser = parser, .own_prompt = i == 0});
@@ -134,7 +136,7 @@ std::optional<ApiError> add_choices(const RequestContext& context, const Generat
 
 std::optional<ApiError> add_chat_choices(const RequestContext& context, const ChatCompletionRequest& chat,
                                          std::vector<GenerationTask::Choice>& choices) {
-  if (auto error = context.check_model(chat.model)) return error;
+  if (auto error = context.check_model(chat.options.model)) return error;
   const auto prompt = context.prompt_of(chat);
   if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
   const OutputParser::Options parser{.harmony    = context.model->checkpoint.harmony,

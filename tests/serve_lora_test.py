@@ -71,6 +71,16 @@ class Adapters(unittest.TestCase):
             for name, text in alone.items():
                 self.assertEqual(text_of(self.server, name, **more), text, (name, more))
 
+    def test_drafts_and_a_full_cache_change_no_answer(self):
+        asked = [(question, name) for question in ASKED for name in self.expected] * 3
+        for flags in (("--draft-tokens", 4), ("--speculative-config", json.dumps({"method": "suffix", "num_speculative_tokens": 4})),
+                      ("--max-model-len", 256, "--kv-tokens", 256, "--max-num-batched-tokens", 16)):
+            with Server(FATHOM, "--served-model-name", "base", *flags, "--lora-modules", *self.modules) as server:
+                with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+                    answers = list(pool.map(lambda one: self.answer(server, one[0], model=one[1]), asked))
+            for (question, name), answer in zip(asked, answers):
+                self.assertEqual(answer, self.expected[name][question], (flags, name, question))
+
     def test_clients_see_them_as_models(self):
         listed = {model["id"]: model for model in self.server.get("/v1/models").json()["data"]}
         self.assertEqual(list(listed), ["base", *TAUGHT])

@@ -17,7 +17,7 @@ struct ServeFlags {
   std::string model, api_key, admin_api_key, date;
   std::vector<std::string> names, origins;
   std::vector<std::string> lora_modules;  // "name=folder"
-  bool enable_lora = false;               // asks for nothing
+  bool enable_lora = false;               // changes nothing: vLLM's scripts give it
   http::ServerOptions http{.port = 8000};
   EngineFlags engine;
   double drain_s = 30;

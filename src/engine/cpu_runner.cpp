@@ -81,18 +81,19 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     model_.tap(drafter_->taps());
     memory_.weights += drafter_->weight_bytes();
   }
+  int64_t adapter_bytes = 0;  // they stay when the weights are replaced
   if (!config.lora_modules.empty()) {
     std::vector<model::LoraAdapter> adapters;
     for (const EngineConfig::LoraModule& module : config.lora_modules) {
       auto adapter = model::LoraAdapter::open(module.path, shard_.config);
-      FATHOM_EXPECT(adapter, "resolve_config opened it before");
-      memory_.weights += adapter->bytes();
+      FATHOM_EXPECT(adapter, "resolve_config opened it before: " + adapter.error().message);
+      adapter_bytes += adapter->bytes();
       adapters.push_back(std::move(adapter).value());
       adapter_names_.push_back(module.name);
     }
     model_.set_adapters(std::move(adapters));
   }
-  memory_.workspace = model_.workspace_bytes() + logits_.size() * int64_t{sizeof(float)};
+  memory_.workspace = model_.workspace_bytes() + adapter_bytes + logits_.size() * int64_t{sizeof(float)};
   if (config.async_scheduling || config.tensor_parallel > 1) worker_ = std::thread([this] { work(); });
 }
 
@@ -171,7 +172,7 @@ void CpuRunner::work() {
   }
 }
 
-// Engine::submit refused names that there are not.
+// Engine::submit refuses other names.
 int32_t CpuRunner::adapter_of(const std::string& name) const {
   const auto found = std::ranges::find(adapter_names_, name);
   return found == adapter_names_.end() ? -1 : static_cast<int32_t>(found - adapter_names_.begin());

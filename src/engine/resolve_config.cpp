@@ -113,7 +113,7 @@ Status check_adapters(const model::Config& config, const EngineConfig& c) {
     const std::string& name = c.lora_modules[i].name;
     if (name.empty() || !std::ranges::all_of(name, [](char letter) { return letter > 32 && letter < 127; }))
       return Error{fmt::format(
-          "--lora-modules: '{}' is no name: it has visible ASCII characters, at least one", name)};
+          "--lora-modules: '{}' is no name: a name needs at least one character, all visible ASCII", name)};
     for (size_t j = 0; j < i; ++j)
       if (c.lora_modules[i].name == c.lora_modules[j].name)
         return Error{fmt::format("--lora-modules has two adapters '{}'", c.lora_modules[i].name)};

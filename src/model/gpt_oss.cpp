@@ -154,7 +154,8 @@ void GptOss::add_adapters(size_t layer, AttentionMatrix matrix, const Batch& bat
 
 void GptOss::set_adapters(std::vector<LoraAdapter> adapters) {
   FATHOM_EXPECT(!group_, "a rank of several has no adapters");
-  adapters_    = std::move(adapters);
+  adapters_ = std::move(adapters);
+  adapted_rows_.reserve(static_cast<size_t>(max_rows_));
   int64_t rank = 0;
   for (const LoraAdapter& adapter : adapters_) rank = std::max(rank, adapter.rank());
   const int64_t widest = std::max(config_.hidden_size, config_.num_attention_heads * config_.head_dim);

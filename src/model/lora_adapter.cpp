@@ -1,7 +1,9 @@
 #include "model/lora_adapter.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -18,14 +20,13 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array<const char*, kAttentionMatrices> kMatrixNames = {"q_proj", "k_proj", "v_proj", "o_proj"};
-constexpr int64_t kMaxLoraRank                                     = 1024;
 
 struct LoraConfig {
   int64_t rank = 0;
   float scale  = 1;
 };
 
-Result<LoraConfig> read_lora_config(const std::string& path) {
+Result<LoraConfig> read_lora_config(const std::string& path, int64_t max_rank) {
   const auto text = read_file(path);
   if (!text) return Error{text.error().message + "; an adapter's folder has PEFT's adapter_config.json"};
   const auto parsed = parse_strict_json(*text);
@@ -38,26 +39,31 @@ Result<LoraConfig> read_lora_config(const std::string& path) {
                     "the model instead",
                     path, what)};
   };
-  try {
-    if (c.value("peft_type", "") != "LORA") return refused("peft_type is not LORA");
-    if (c.value("use_dora", false)) return refused("use_dora is true");
-    if (c.value("fan_in_fan_out", false)) return refused("fan_in_fan_out is true");
-    if (c.value("bias", "none") != "none") return refused("bias is not none");
-    for (const char* pattern : {"rank_pattern", "alpha_pattern", "modules_to_save"})
-      if (c.contains(pattern) && !c.at(pattern).empty())
-        return refused(std::string(pattern) + " is not empty");
-    const auto rank    = c.at("r").get<int64_t>();
-    const double alpha = c.at("lora_alpha").get<double>();
-    if (rank < 1 || rank > kMaxLoraRank || !std::isfinite(alpha))
-      return Error{
-          fmt::format("{}: r is {} and lora_alpha {}: a rank is 1 to {}", path, rank, alpha, kMaxLoraRank)};
-    const auto of_rank = static_cast<double>(rank);
-    return LoraConfig{
-        .rank  = rank,
-        .scale = static_cast<float>(alpha / (c.value("use_rslora", false) ? std::sqrt(of_rank) : of_rank))};
-  } catch (const json::exception& error) {
-    return Error{fmt::format("{}: {}", path, error.what())};
-  }
+  const auto text_at = [&](const char* key, const std::string& otherwise) {
+    return c.contains(key) && c.at(key).is_string() ? c.at(key).get<std::string>() : otherwise;
+  };
+  const auto flag_at = [&](const char* key) { return c.contains(key) && c.at(key) == true; };
+  if (text_at("peft_type", "") != "LORA") return refused("peft_type is not LORA");
+  for (const char* flag : {"use_dora", "fan_in_fan_out"})
+    if (flag_at(flag)) return refused(std::string(flag) + " is true");
+  if (text_at("bias", "none") != "none") return refused("bias is not none");
+  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "alora_invocation_tokens"})
+    if (c.contains(key) && !c.at(key).empty()) return refused(std::string(key) + " is not empty");
+  // These change the model's own matrices too.
+  const std::string start = text_at("init_lora_weights", "");
+  for (const char* other : {"pissa", "olora", "corda"})
+    if (start.starts_with(other)) return refused("init_lora_weights is " + start);
+  for (const char* key : {"r", "lora_alpha"})
+    if (!c.contains(key) || !c.at(key).is_number())
+      return Error{fmt::format("{}: {} is no number", path, key)};
+  const double rank = c.at("r").get<double>(), alpha = c.at("lora_alpha").get<double>();
+  if (!(rank >= 1 && rank <= static_cast<double>(max_rank) && rank == std::floor(rank)))
+    return Error{fmt::format("{}: r is {}, but an adapter of this model has a whole rank of 1 to {}", path,
+                             rank, max_rank)};
+  const float scale = static_cast<float>(alpha / (flag_at("use_rslora") ? std::sqrt(rank) : rank));
+  if (!std::isfinite(scale))
+    return Error{fmt::format("{}: lora_alpha is {}, which is out of range", path, alpha)};
+  return LoraConfig{.rank = static_cast<int64_t>(rank), .scale = scale};
 }
 
 struct Place {
@@ -77,25 +83,33 @@ std::optional<Place> place_of(std::string_view name, int64_t layers) {
   return std::nullopt;
 }
 
+// False: a number is not finite in bf16.
 template <class T>
-void round_to(bf16* to, const Tensor& from, float factor) {
+bool round_to(bf16* to, const Tensor& from, float factor) {
   const auto count = static_cast<int64_t>(from.bytes.size() / sizeof(T));
+  bool finite      = true;
   for (int64_t i = 0; i < count; ++i) {
     T number;
     std::memcpy(&number, from.bytes.data() + i * int64_t{sizeof(T)}, sizeof(T));
     to[i] = bf16(static_cast<float>(number) * factor);
+    finite &= std::isfinite(static_cast<float>(to[i]));
   }
+  return finite;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, " x "));
 }
 
 }  // namespace
 
 Result<LoraAdapter> LoraAdapter::open(const std::string& folder, const Config& config) {
-  const auto lora = read_lora_config(folder + "/adapter_config.json");
+  const int64_t H = config.hidden_size, q = config.num_attention_heads * config.head_dim,
+                kv = config.num_key_value_heads * config.head_dim;
+  const auto lora  = read_lora_config(folder + "/adapter_config.json", std::min(H, kv));
   if (!lora) return lora.error();
   const auto tensors = Safetensors::open(folder + "/adapter_model.safetensors");
   if (!tensors) return tensors.error();
-  const int64_t H = config.hidden_size, q = config.num_attention_heads * config.head_dim,
-                kv                           = config.num_key_value_heads * config.head_dim;
   const std::pair<int64_t, int64_t> shapes[] = {{q, H}, {kv, H}, {kv, H}, {H, q}};  // out, in
 
   LoraAdapter adapter;
@@ -108,18 +122,16 @@ Result<LoraAdapter> LoraAdapter::open(const std::string& folder, const Config& c
       return Error{
           fmt::format("{}: {} adapts something else than attention's matrices q, k, v and o of layers 0 to "
                       "{}: merge the adapter into the model instead",
-                      tensors->path(), name, config.num_hidden_layers - 1)};
+                      tensors->path(), in_quotes(name), config.num_hidden_layers - 1)};
     const auto& [out, in] = shapes[place->matrix];
     const std::vector<int64_t> wanted =
         place->is_b ? std::vector{out, lora->rank} : std::vector{lora->rank, in};
     if (tensor.shape != wanted)
-      return Error{fmt::format("{}: {} is {} x {}, but rank {} and this model make it {} x {}",
-                               tensors->path(), name, tensor.shape.empty() ? 0 : tensor.shape[0],
-                               tensor.shape.size() < 2 ? 0 : tensor.shape[1], lora->rank, wanted[0],
-                               wanted[1])};
+      return Error{fmt::format("{}: {} is {}, but rank {} and this model make it {}", tensors->path(),
+                               in_quotes(name), shape_text(tensor.shape), lora->rank, shape_text(wanted))};
     if (tensor.dtype != DType::fp32 && tensor.dtype != DType::bf16 && tensor.dtype != DType::fp16)
-      return Error{fmt::format("{}: {} is in {}, but must be in F32, BF16 or F16", tensors->path(), name,
-                               traits(tensor.dtype).name)};
+      return Error{fmt::format("{}: {} is in {}, but must be in F32, BF16 or F16", tensors->path(),
+                               in_quotes(name), traits(tensor.dtype).name)};
     size += wanted[0] * wanted[1];
   }
   if (size == 0) return Error{fmt::format("{}: it adapts nothing", tensors->path())};
@@ -128,12 +140,12 @@ Result<LoraAdapter> LoraAdapter::open(const std::string& folder, const Config& c
   for (const auto& [name, tensor] : tensors->tensors()) {
     const Place place  = *place_of(name, config.num_hidden_layers);
     const float factor = place.is_b ? lora->scale : 1;
-    if (tensor.dtype == DType::fp32)
-      round_to<float>(to, tensor, factor);
-    else if (tensor.dtype == DType::bf16)
-      round_to<bf16>(to, tensor, factor);
-    else
-      round_to<fp16>(to, tensor, factor);
+    const bool finite  = tensor.dtype == DType::fp32   ? round_to<float>(to, tensor, factor)
+                         : tensor.dtype == DType::bf16 ? round_to<bf16>(to, tensor, factor)
+                                                       : round_to<fp16>(to, tensor, factor);
+    if (!finite)
+      return Error{
+          fmt::format("{}: {} has a number that is not finite in BF16", tensors->path(), in_quotes(name))};
     Pair& pair = adapter.pairs_[static_cast<size_t>(place.layer)][static_cast<size_t>(place.matrix)];
     (place.is_b ? pair.b : pair.a) = View<const bf16, 2>(to, {tensor.shape[0], tensor.shape[1]});
     to += tensor.shape[0] * tensor.shape[1];

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "core/dtype.h"
+
 #include "core/result.h"
 #include "core/view.h"
 #include "model/config.h"

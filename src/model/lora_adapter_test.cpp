@@ -237,8 +237,12 @@ TEST(LoraAdapter, RefusesWhatItWouldComputeWrongly) {
            {with("rank_pattern", {{"q_proj", 8}}), "rank_pattern"},
            {with("modules_to_save", {"lm_head"}), "modules_to_save"},
            {with("r", 0), "r is 0"},
-           {with("r", "3"), "type must be number"},
-           {with("lora_alpha", nullptr), "type must be number"},
+           {with("r", "3"), "r is no number"},
+           {with("lora_alpha", nullptr), "lora_alpha is no number"},
+           {with("lora_alpha", 1e300), "out of range"},
+           {with("r", 100000), "r is 100000"},
+           {with("init_lora_weights", "pissa_niter_4"), "init_lora_weights"},
+           {with("alora_invocation_tokens", {1, 2}), "alora_invocation_tokens"},
            {with("r", 4), "but rank 4 and this model make it"},
            {nlohmann::json::array(), "no JSON object"}})
     EXPECT_NE(refused(config).find(said), std::string::npos) << said << " is not in: " << refused(config);
@@ -265,6 +269,10 @@ TEST(LoraAdapter, RefusesWhatItWouldComputeWrongly) {
   RawTensor integers = a;
   integers.dtype     = "I32";
   EXPECT_NE(refused_tensors({integers, b}).find("must be in F32, BF16 or F16"), std::string::npos);
+  RawTensor infinite = b;
+  const float large  = 3e38f;  // finite in fp32, and with the scale of 2 no more
+  std::memcpy(infinite.bytes.data(), &large, sizeof large);
+  EXPECT_NE(refused_tensors({a, infinite}).find("not finite"), std::string::npos);
   EXPECT_NE(LoraAdapter::open("/nowhere", scene.config)
                 .error()
                 .message.find("/nowhere/adapter_config.json cannot be read"),

@@ -95,6 +95,20 @@ bool is_setting(std::string_view name, std::string_view value) {
                      [&](const char* begin) { return name.starts_with(begin); });
 }
 
+// The values of --api-key and its like, in either spelling.
+std::vector<std::string> without_secrets(std::vector<std::string> argv) {
+  for (size_t i = 0; i < argv.size(); ++i) {
+    const size_t equals    = argv[i].find('=');
+    const std::string flag = argv[i].substr(0, equals);
+    if (!flag.starts_with("--") || !flag.ends_with("-key")) continue;
+    if (equals != std::string::npos)
+      argv[i] = flag + "=***";
+    else if (i + 1 < argv.size())
+      argv[i + 1] = "***";
+  }
+  return argv;
+}
+
 json environment() {
   json variables = json::object();
   for (char** entry = environ; entry && *entry; ++entry) {
@@ -115,7 +129,7 @@ nlohmann::json manifest(const std::vector<std::string>& argv, const lab::RunOpti
   for (const lab::Axis& axis : options.axes)
     for (const lab::Value& value : axis.values)
       std::visit([&](const auto& v) { axes[axis.name].push_back(v); }, value);
-  return {{"argv", argv},
+  return {{"argv", without_secrets(argv)},
           {"started", started},
           {"version", FATHOM_VERSION},
           {"commit", lab::build_commit()},

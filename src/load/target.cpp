@@ -18,21 +18,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxErrorBody = 4096;  // bytes kept of an error body
 
-// The message in a server's error body, or the beginning of the body.
-std::string message_of(const std::string& body) {
-  const json object = json::parse(body, nullptr, false);
-  if (object.is_object()) {
-    const json& error = object.contains("error") ? object["error"] : object;
-    if (error.is_string()) return error.get<std::string>();
-    if (error.is_object() && error.contains("message") && error["message"].is_string())
-      return error["message"].get<std::string>();
-  }
-  std::string start = body.substr(0, 200);
-  std::replace_if(
-      start.begin(), start.end(), [](unsigned char c) { return c < ' '; }, ' ');
-  return start.empty() ? "no explanation" : start;
-}
-
 bool filled(const json& object, const char* field) {
   const auto at = object.find(field);
   if (at == object.end()) return false;
@@ -245,6 +230,20 @@ std::unique_ptr<Target> openai_target(http::Client& client, OpenAiOptions option
 
 std::unique_ptr<Target> engine_target(engine::Generator& generator, EngineOptions options) {
   return std::make_unique<EngineTarget>(generator, std::move(options));
+}
+
+std::string message_of(const std::string& body) {
+  const json object = json::parse(body, nullptr, false);
+  std::string text  = body.substr(0, 200);
+  if (object.is_object()) {
+    const json& error = object.contains("error") ? object["error"] : object;
+    if (error.is_string()) text = error.get<std::string>();
+    if (error.is_object() && error.contains("message") && error["message"].is_string())
+      text = error["message"].get<std::string>();
+  }
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  return text.empty() ? "no explanation" : text;
 }
 
 Result<std::string> first_model(http::Client& client, const std::string& api_key) {

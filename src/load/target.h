@@ -78,6 +78,8 @@ class OpenAiResponse {
   ResponseEnd counted_;
 };
 
+// The message in a server's error body, or the beginning of the body.
+std::string message_of(const std::string& body);
 // The first id of GET /v1/models. An error says what the server answered instead.
 Result<std::string> first_model(http::Client& client, const std::string& api_key);
 

@@ -6,11 +6,14 @@ usage: candidate_test.py FATHOM
 
 import http.server
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 FATHOM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
@@ -81,7 +84,7 @@ class CandidateFlag(InFolder):
 
     def test_one_may_have_all_threads(self):
         seen = self.verified(self.file("pool.cpp", POOL), threads=0)
-        self.assertEqual({variant["status"] for variant in seen["pool"]}, {"ok"})
+        self.assertEqual({(variant["status"], variant["threads"]) for variant in seen["pool"]}, {("ok", os.cpu_count())})
 
     def test_one_that_keeps_its_answer_is_caught_where_calls_are_timed(self):
         done = self.fathom("run", "ch08:simd_dot", "--quick", "--candidate", self.file("remembers.cpp", REMEMBERS), "--artifacts-dir",
@@ -98,7 +101,7 @@ class CandidateFlag(InFolder):
         right = self.file("right.cpp", RIGHT)
         for arguments, said in (
             (["run", "ch08:simd_dot", "--candidate", self.file("broken.cpp", BROKEN)], "broken.cpp does not compile"),
-            (["run", "ch08:simd_dot", "--candidate", self.folder / "gone.cpp"], "there is no file"),
+            (["run", "ch08:simd_dot", "--candidate", self.folder / "gone.cpp"], "gone.cpp cannot be read"),
             (["run", "ch08:simd_dot", "--candidate", self.file("scalar.cpp", RIGHT)], "has a variant 'scalar' already"),
             (["run", "ch08", "--candidate", right], "needs one experiment"),
             (["run", "ch17:kv_pool", "--candidate", right], "takes no candidates"),
@@ -140,7 +143,10 @@ class ScriptedModel:
                 outer.prompts.append(asked["messages"][-1]["content"])
                 if not outer.replies:
                     return self.answer(429, {"error": {"message": "no more replies"}})
-                self.answer(200, {"choices": [{"message": {"role": "assistant", "content": outer.replies.pop(0)}}]})
+                reply = outer.replies.pop(0)
+                if isinstance(reply, dict):
+                    return self.answer(200, reply)
+                self.answer(200, {"choices": [{"message": {"role": "assistant", "content": reply}}]})
 
             def log_message(self, *_):
                 pass
@@ -199,10 +205,56 @@ class Optimize(InFolder):
             done = self.optimize(model, "--attempts", 3, "--target", 1.2)
         self.assertEqual((done.returncode, len(model.prompts)), (0, 1), done.stderr)
         with ScriptedModel([block(WRONG)]) as model:
-            done = self.optimize(model, "--attempts", 3, runs="others")
+            done = self.optimize(model, "--attempts", 1, runs="none_right")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("HTTP 429", done.stderr)
         self.assertIn("No candidate was right", done.stdout)
+        with ScriptedModel([]) as model:
+            done = self.optimize(model, "--attempts", 3, "--api-key", "sk-secret", runs="no_server")
+        self.assertEqual(done.returncode, 6)
+        self.assertEqual(len(model.prompts), 4, "it asks again before it gives up")
+        self.assertIn("HTTP 429: no more replies", done.stderr)
+        self.assertIn("Ended early", done.stdout)
+
+    def test_odd_answers_of_a_server_are_named(self):
+        for reply, said in (({"choices": []}, "no choices[0].message.content"), ({"error": "x"}, "no choices[0].message.content")):
+            with ScriptedModel([reply]) as model:
+                done = self.optimize(model, "--attempts", 1, runs=f"odd{len(said)}{len(str(reply))}")
+            self.assertEqual(done.returncode, 6)
+            self.assertIn(said, done.stderr)
+        cut = {"choices": [{"message": {"content": None}, "finish_reason": "length"}]}
+        with ScriptedModel([cut, block(RIGHT)]) as model:
+            done = self.optimize(model, "--attempts", 2, "--max-tokens", 77, runs="cut")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cut off after 77 tokens", model.prompts[1])
+
+    def test_the_verdict_is_about_the_sizes_of_the_search_and_keeps_no_secret(self):
+        with ScriptedModel([block(RIGHT)]) as model:
+            done = self.fathom("optimize", "ch08:simd_dot", "--attempts", 1, "--base-url", model.url, "--api-key", "sk-secret",
+                               "--artifacts-dir", self.folder / "runs")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Timed at n = 262144.", model.prompts[0])
+        folder, _ = self.attempts()
+        points = json.loads((folder / "results.json").read_text())["experiments"][0]["points"]
+        self.assertEqual([point["at"] for point in points], [{"n": 262144}])
+        for file in folder.rglob("*"):
+            self.assertNotIn(b"sk-secret", file.read_bytes() if file.is_file() else b"", file)
+
+    def test_ctrl_c_keeps_what_there_is_and_starts_nothing_more(self):
+        endless = candidate("volatile int64_t i = n; while (i >= 0) { } p.out(0) = a[0] + b[0]; (void)context;")
+        with ScriptedModel([block(RIGHT), block(endless)]) as model:
+            process = subprocess.Popen([FATHOM, "optimize", "ch08:simd_dot", "-a", "n=16384", "--base-url", model.url,
+                                        "--artifacts-dir", str(self.folder / "runs")], stdout=subprocess.PIPE, text=True)
+            while len(model.prompts) < 2 or not list(self.folder.glob("runs/*/attempt_02.cpp")):
+                self.assertIsNone(process.poll())
+                time.sleep(0.05)
+            time.sleep(5)  # it is compiled, and hangs in its first call
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 6, out)
+        self.assertIn("best.cpp", out)
+        folder, _ = self.attempts()
+        self.assertEqual((folder / "best.cpp").read_text(), RIGHT)
+        self.assertFalse((folder / "report.html").exists())
 
     def test_the_prompt_can_be_seen_and_replaced(self):
         own = self.file("prompt.md", "Use no loops.\n")
@@ -214,7 +266,8 @@ class Optimize(InFolder):
     def test_mistakes_are_named(self):
         for arguments, said in (
             (["ch08:simd_dot"], "--base-url"),
-            (["ch08", "--print-prompt"], "takes one experiment"),
+            (["ch08", "--print-prompt"], "takes one whole experiment"),
+            (["ch08:simd_dot/highway", "--print-prompt"], "takes one whole experiment"),
             (["ch17:kv_pool", "--print-prompt"], "takes no candidates"),
             (["ch08:simd_dot", "--prompt", self.folder / "gone", "--print-prompt"], "cannot be read"),
         ):

@@ -7,10 +7,13 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 
+#include "cli/ctrl_c.h"
 #include "cli/number_check.h"
 #include "cli/usage_error.h"
-#include "core/expect.h"
+#include "core/atomic_file.h"
+#include "core/read_file.h"
 #include "core/source_tree.h"
 #include "lab/registry.h"
 
@@ -28,8 +31,11 @@ std::string variant_name(const std::string& file) {
 }
 
 std::string make_folder() {
-  std::string name = (fs::temp_directory_path() / "fathom_candidates_XXXXXX").string();
-  FATHOM_EXPECT(mkdtemp(name.data()) != nullptr, "a folder for candidates cannot be made: " + name);
+  std::error_code error;
+  std::string name = (fs::temp_directory_path(error) / "fathom_candidates_XXXXXX").string();
+  if (error || !mkdtemp(name.data()))
+    throw UsageError(
+        "no folder for candidates can be made in /tmp, or in $TMPDIR: set it to one that can be written");
   return name;
 }
 
@@ -38,7 +44,7 @@ std::string make_folder() {
 std::string candidate_source_tree() {
   std::error_code unknown;
   const fs::path program = fs::read_symlink("/proc/self/exe", unknown).parent_path();
-  for (const std::string& from : {std::string("."), program.string()})
+  for (const std::string& from : {program.string(), std::string(".")})
     if (const auto root = find_source_tree(from)) return fs::absolute(*root).lexically_normal().string();
   throw UsageError(
       "--candidate needs Fathom's sources, for the headers of the experiment: run it in a clone");
@@ -65,13 +71,20 @@ Candidates::Candidates(const CandidateFlags& flags, lab::Targets& targets, lab::
   folder_                   = make_folder();
   try {
     for (const std::string& file : flags.files) {
-      std::error_code error;
-      if (!fs::is_regular_file(file, error)) throw UsageError("--candidate: there is no file " + file);
+      auto text = read_file(file);
+      if (!text) throw UsageError("--candidate: " + text.error().message);
       const std::string id = variant_name(file);
       lab::Candidate candidate{
           .id = id, .source = file, .library = folder_ + "/" + id + ".so", .threads = flags.threads};
       value_or_usage_error(lab::add_candidate(selection.experiment, candidate));
-      value_or_usage_error(lab::compile_candidate(file, root, folder, candidate.library));
+      // A copy, so that what is kept is what was compiled.
+      const std::string copy = folder_ + "/" + id + ".cpp";
+      write_file_atomically(copy, *text);
+      const CtrlC interruption;
+      const Status compiled = lab::compile_candidate(copy, root, folder, candidate.library, &CtrlC::pressed);
+      if (CtrlC::pressed()) throw std::runtime_error("interrupted while " + file + " was compiled");
+      value_or_usage_error(compiled);
+      texts_.push_back(*std::move(text));
       if (!selection.variants.empty()) selection.variants.push_back(id);
       candidates_.push_back(std::move(candidate));
     }
@@ -88,11 +101,20 @@ Candidates::~Candidates() {
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
 }
 
-void Candidates::copy_sources(const std::string& run_folder) const {
+void Candidates::write_sources(const std::string& run_folder) const {
   if (candidates_.empty()) return;
   fs::create_directories(run_folder + "/candidates");
-  for (const lab::Candidate& candidate : candidates_)
-    fs::copy_file(candidate.source, run_folder + "/candidates/" + candidate.id + ".cpp");
+  for (size_t i = 0; i < candidates_.size(); ++i)
+    write_file_atomically(run_folder + "/candidates/" + candidates_[i].id + ".cpp", texts_[i]);
+}
+
+lab::RunRecord Candidates::without(lab::RunRecord run) const {
+  for (lab::ExperimentRecord& experiment : run.experiments)
+    for (lab::PointRecord& point : experiment.points)
+      std::erase_if(point.variants, [&](const lab::VariantRecord& variant) {
+        return std::ranges::find(candidates_, variant.id, &lab::Candidate::id) != candidates_.end();
+      });
+  return run;
 }
 
 }  // namespace fathom::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/record.h"
 #include "lab/run_options.h"
 #include "lab/target.h"
 
@@ -17,8 +18,8 @@ struct CandidateFlags {
 
 void add_candidate_flags(CLI::App& verb, CandidateFlags& flags);
 
-// Of the sources that candidates are compiled against: around the working directory, or around this program.
-// Throws UsageError where there are none.
+// The source tree whose headers candidates include: this program's, or the one around the working directory.
+// Throws UsageError where there is none.
 std::string candidate_source_tree();
 
 // Compiles the files into a folder of their own, which goes with this object, and adds their variants to the
@@ -32,12 +33,15 @@ class Candidates {
   Candidates(const Candidates&)            = delete;
   Candidates& operator=(const Candidates&) = delete;
 
-  // Copies the files to `run_folder`/candidates.
-  void copy_sources(const std::string& run_folder) const;
+  // Writes the files, as they were compiled, to `run_folder`/candidates.
+  void write_sources(const std::string& run_folder) const;
+  // `run` without what was measured of them: a file of that name may hold another kernel tomorrow.
+  lab::RunRecord without(lab::RunRecord run) const;
 
  private:
   std::string folder_;
   std::vector<lab::Candidate> candidates_;
+  std::vector<std::string> texts_;  // of their files
 };
 
 }  // namespace fathom::cli

@@ -39,12 +39,14 @@ std::string default_instructions() {
 Reply with one C++20 file in one ```cpp block:
 - It includes "lab/candidate.h" and the header of the problem, which is below.
 - In the namespace of the problem it defines one function, `void NAME(const PROBLEM& p, Context& context)`, and
-  ends with `FATHOM_CANDIDATE(NAME)` in that namespace. What else it needs is in an anonymous namespace.
-- It may use the standard library, <immintrin.h> for the instruction sets named below, and the headers shown.
+  ends with `FATHOM_CANDIDATE(NAME)` in that namespace. Helpers are in an anonymous namespace.
+- It may use the standard library, <immintrin.h>, and what the headers shown define; functions that they only
+  declare are not there. It is compiled for AVX2, FMA and F16C: a function that uses more of the instruction sets
+  named below needs __attribute__((target("avx512f"))).
 - With several threads it divides its work by `context.pool.parallel_for(n, grain, f)`, which calls
   f(begin, end) on pieces of [0, n). It starts no threads, files or processes of its own.
 - It does the whole work in each call and keeps nothing between calls: inputs change, outputs are poisoned, and
-  whole outputs are compared with a reference. What only looks fast is found and named.
+  whole outputs are compared with a reference. A candidate that only looks fast is caught.
 - It is right at every size that is proved, also 0 and 1.
 Before the block, say in two sentences what limits the best variant so far and what you change.
 )";

@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "cli/candidates.h"
 #include "cli/ctrl_c.h"
-
 #include "cli/kernel_prompt.h"
 #include "cli/number_check.h"
 #include "cli/result_table.h"
@@ -24,11 +23,11 @@
 #include "core/atomic_file.h"
 #include "core/exit_code.h"
 #include "core/read_file.h"
-
 #include "core/utc_time.h"
 #include "http/client.h"
 #include "lab/quantity.h"
 #include "lab/registry.h"
+#include "lab/variant_records.h"
 #include "load/target.h"
 
 namespace fathom::cli {
@@ -41,6 +40,7 @@ struct OptimizeFlags {
   std::string base_url, model, api_key, prompt, artifacts = "artifacts";
   bool insecure = false, print_prompt = false;
   int attempts = 8, threads = 1, max_tokens = 16384;
+  double timeout_s = 1800;
   std::optional<double> temperature;
   std::optional<double> target;
 };
@@ -64,41 +64,82 @@ class ChatModel {
 
   const std::string& name() const { return model_; }
 
-  Result<std::string> reply_to(const std::string& prompt) {
+  struct Reply {
+    std::string text;
+    bool cut = false;  // at --max-tokens
+  };
+  Result<Reply> reply_to(const std::string& prompt) {
     json body = {{"model", model_},
                  {"messages", {{{"role", "user"}, {"content", prompt}}}},
                  {"max_completion_tokens", flags_.max_tokens}};
     if (flags_.temperature) body["temperature"] = *flags_.temperature;
-    http::ClientRequest call{.method  = "POST",
-                             .target  = "/v1/chat/completions",
-                             .headers = {{"Content-Type", "application/json"}},
-                             .body    = body.dump(-1, ' ', false, json::error_handler_t::replace)};
+    http::ClientRequest call{
+        .method  = "POST",
+        .target  = "/v1/chat/completions",
+        .headers = {{"Content-Type", "application/json"}},
+        .body    = body.dump(-1, ' ', false, json::error_handler_t::replace),
+        .timeout = std::chrono::nanoseconds(static_cast<int64_t>(1e9 * flags_.timeout_s))};
     if (!key_.empty()) call.headers.push_back({"Authorization", "Bearer " + key_});
-    const auto response = client_->fetch(std::move(call));
+    const auto response = fetch_with_patience(call);
     if (!response) return response.error();
     if (response->status != 200)
       return Error{
-          fmt::format("the server answered HTTP {}: {}", response->status, response->body.substr(0, 500))};
+          fmt::format("the server answered HTTP {}: {}", response->status, load::message_of(response->body))};
     const json answer     = json::parse(response->body, nullptr, false);
     const auto content_at = json::json_pointer("/choices/0/message/content");
+    const auto finish_at  = json::json_pointer("/choices/0/finish_reason");
     if (!answer.is_object() || !answer.contains(content_at))
       return Error{"the server's answer has no choices[0].message.content"};
     const json& content = answer.at(content_at);
-    return content.is_string() ? content.get<std::string>() : "";  // null: it only reasoned
+    return Reply{.text = content.is_string() ? content.get<std::string>() : "",  // null: it only reasoned
+                 .cut  = answer.contains(finish_at) && answer.at(finish_at) == "length"};
   }
 
  private:
+  // Repeats what may pass: no connection, time-outs, overload, faults of the server.
+  Result<http::ClientResponse> fetch_with_patience(const http::ClientRequest& call) {
+    for (const int pause_s : {1, 5, 20}) {
+      auto response = client_->fetch(call);
+      const bool may_pass =
+          !response || response->status == 408 || response->status == 429 || response->status >= 500;
+      if (!may_pass) return response;
+      fmt::print(stderr, "fathom optimize: {}; again in {} s\n",
+                 response ? fmt::format("HTTP {}: {}", response->status, load::message_of(response->body))
+                          : response.error().message,
+                 pause_s);
+      std::this_thread::sleep_for(std::chrono::seconds(pause_s));
+    }
+    return client_->fetch(call);
+  }
+
   const OptimizeFlags& flags_;
   std::unique_ptr<http::Client> client_;
   std::string key_, model_;
 };
 
-const lab::VariantRecord* find_variant(const lab::RunRecord& run, const std::string& id) {
-  if (run.experiments.empty() || run.experiments[0].points.empty()) return nullptr;
-  // The last point: those before it were only proved, or are of a quick run all there is.
-  for (const lab::VariantRecord& variant : run.experiments[0].points.back().variants)
-    if (variant.id == id) return &variant;
-  return nullptr;
+// Of a variant's results the one that decides: the first that is not right, else the slowest beside the
+// baseline. Null: it has none.
+const lab::VariantRecord* deciding(const lab::RunRecord& run, const std::string& id) {
+  const lab::VariantRecord* found = nullptr;
+  if (run.experiments.empty()) return found;
+  for (const lab::PointRecord& point : run.experiments[0].points)
+    for (const lab::VariantRecord& variant : point.variants) {
+      if (variant.id != id) continue;
+      if (variant.status != lab::Outcome::ok) return &variant;
+      if (!found || (variant.ratio && found->ratio && variant.ratio->lo < found->ratio->lo)) found = &variant;
+    }
+  return found;
+}
+
+// The point of a quick run, or what -a says: the search and its verdict are about the same.
+std::vector<lab::Axis> timed_axes(const lab::ExperimentInfo& experiment, const lab::Targets& targets) {
+  if (!targets.axes.empty()) return targets.axes;
+  lab::MeasureOptions quick;
+  quick.run.quick = true;
+  std::vector<lab::Axis> axes;
+  const std::vector<lab::Point> points = lab::timed_points(experiment, quick);
+  for (const auto& [name, value] : points.front().parameters()) axes.push_back({name, {value}});
+  return axes;
 }
 
 std::string measured_text(const lab::VariantRecord& variant) {
@@ -129,12 +170,14 @@ class Search {
  public:
   Search(const OptimizeFlags& flags, lab::Targets targets)
       : flags_(flags), targets_(std::move(targets)), root_(candidate_source_tree()) {
-    if (targets_.selections.size() != 1 || !targets_.planned.empty())
-      throw UsageError("optimize takes one experiment, e.g. `fathom optimize ch09:matmul_cpu`");
+    if (targets_.selections.size() != 1 || !targets_.planned.empty() ||
+        !targets_.selections[0].variants.empty())
+      throw UsageError("optimize takes one whole experiment, e.g. `fathom optimize ch09:matmul_cpu`");
     experiment_ = lab::find_experiment(targets_.selections[0].experiment);
     if (const Status takes = lab::takes_candidates(*experiment_); !takes)
       throw UsageError(takes.error().message);
     for (const lab::VariantInfo& variant : experiment_->variants) declared_.push_back(variant.id);
+    targets_.axes = timed_axes(*experiment_, targets_);
   }
 
   std::string first_prompt() const { return prompt_text(task(""), nullptr, nullptr); }
@@ -144,19 +187,24 @@ class Search {
     folder_ = make_run_folder(flags_.artifacts, utc_now(), "optimize");
     fmt::print("{} writes variants of {}; each is code that runs here as you, without a sandbox.\n\n",
                model.name(), experiment_->id);
+    try_compiler();
     const lab::RunRecord known = measure(declared_, {}, true);
     const KernelTask asked     = task(variants_text(known));
     fmt::print("{}\n", asked.measured);
-    for (int i = 1; i <= flags_.attempts && !reached() && !CtrlC::pressed(); ++i)
-      if (!one_attempt(model, asked, i)) break;
-    return best_ ? confirm() : nothing_right();
+    bool answered = true;
+    for (int i = 1; i <= flags_.attempts && answered && !reached() && !CtrlC::pressed(); ++i)
+      answered = one_attempt(model, asked, i);
+    if (best_) std::filesystem::copy_file(best_file_, folder_ + "/best.cpp");
+    if (CtrlC::pressed()) return ended_early();
+    if (best_) return confirm();
+    return answered ? nothing_right() : ended_early();
   }
 
  private:
   KernelTask task(std::string measured) const {
     return {.instructions = flags_.prompt.empty() ? default_instructions()
                                                   : value_or_usage_error(read_file(flags_.prompt)),
-            .experiment   = experiment_text(*experiment_, experiment_->axes),
+            .experiment   = experiment_text(*experiment_, targets_.axes),
             .machine      = machine_text(flags_.threads),
             .files        = files_for(root_, *experiment_, declared_),
             .measured     = std::move(measured)};
@@ -165,10 +213,19 @@ class Search {
   std::string variants_text(const lab::RunRecord& run) const {
     std::string text;
     for (const std::string& id : declared_)
-      if (const lab::VariantRecord* variant = find_variant(run, id); variant && variant->time_ns)
+      if (const lab::VariantRecord* variant = deciding(run, id); variant && variant->time_ns)
         text += fmt::format("{} ({}): {}\n", id, variant->threads == 1 ? "1 thread" : "all threads",
                             measured_text(*variant));
     return text;
+  }
+
+  // A machine without a compiler must not look like a model that cannot write.
+  void try_compiler() const {
+    const std::string file = folder_ + "/try_compiler.cpp";
+    write_file_atomically(file, "#include \"lab/candidate.h\"\n");
+    const Status works = lab::compile_candidate(file, root_, root_ + "/" + experiment_->folder, file + ".so");
+    for (const char* made : {"", ".so", ".so.log"}) std::filesystem::remove(file + made);
+    if (!works) throw UsageError(works.error().message);
   }
 
   // Variants of the experiment, with `candidates` among them.
@@ -193,13 +250,15 @@ class Search {
       fmt::print(stderr, "fathom optimize: {}\n", reply.error().message);
       return false;
     }
-    write_file_atomically(place + ".reply.md", *reply);
+    write_file_atomically(place + ".reply.md", reply->text);
     attempts_.push_back(std::make_unique<Attempt>());
     Attempt& attempt = *attempts_.back();
-    const auto code  = code_of(*reply);
+    const auto code  = code_of(reply->text);
     if (!code) {
       attempt.status        = "no code";
       attempt.tried.outcome = "The reply had no ```cpp block with FATHOM_CANDIDATE in it.";
+      if (reply->cut)
+        attempt.tried.outcome += fmt::format(" It was cut off after {} tokens.", flags_.max_tokens);
     } else {
       attempt.tried.source = *code;
       write_file_atomically(place + ".cpp", *code);
@@ -225,7 +284,7 @@ class Search {
       attempt.tried.outcome = error.what();
       return;
     }
-    const lab::VariantRecord* seen = find_variant(run, id);
+    const lab::VariantRecord* seen = deciding(run, id);
     if (!seen) {
       attempt.status = "not measured";
       attempt.tried.outcome =
@@ -265,16 +324,15 @@ class Search {
 
   // The best of several noisy times is too good on average: it is measured again, beside all variants.
   int confirm() {
-    const std::string file = folder_ + "/best.cpp";
-    std::filesystem::copy_file(best_file_, file);
-    const lab::RunRecord run = measure(declared_, {.files = {file}, .threads = flags_.threads}, false);
+    const lab::RunRecord run =
+        measure(declared_, {.files = {folder_ + "/best.cpp"}, .threads = flags_.threads}, false);
     write_results(folder_, run);
     write_run(flags_.artifacts, folder_, run);
     fmt::print("\n{}\n", result_text(run));
     fmt::print(stderr, "Report: {}/report.html\n",
                std::filesystem::absolute(folder_).lexically_normal().string());
     const int code                 = run_exit_code(run);
-    const lab::VariantRecord* best = find_variant(run, "best");
+    const lab::VariantRecord* best = deciding(run, "best");
     if (code != kExitOk || !best || !best->ratio) return code == kExitOk ? kExitInvalid : code;
     return flags_.target && best->ratio->lo < *flags_.target ? kExitRegression : kExitOk;
   }
@@ -282,6 +340,13 @@ class Search {
   int nothing_right() const {
     fmt::print("\nNo candidate was right. Prompts, replies and files: {}\n", folder_);
     return kExitRegression;
+  }
+
+  // By Ctrl-C, or by a server that does not answer.
+  int ended_early() const {
+    fmt::print("\nEnded early, and nothing was measured again. Prompts, replies{} are in {}\n",
+               best_ ? ", candidates and the best one so far, best.cpp," : " and candidates", folder_);
+    return kExitCrash;
   }
 
   const OptimizeFlags& flags_;
@@ -315,8 +380,11 @@ void add_optimize(CLI::App& app, int& exit_code) {
   verb.add_flag("--insecure", flags->insecure, "https: take any certificate (else SSL_CERT_FILE adds one)");
   verb.add_option("--temperature", flags->temperature, "Of the model (default: the server's)")
       ->check(at_least(0));
-  verb.add_option("--max-tokens", flags->max_tokens, "Of a reply, with its reasoning")
+  verb.add_option("--max-tokens", flags->max_tokens, "At most so many tokens a reply, reasoning included")
       ->check(whole_at_least(1))
+      ->capture_default_str();
+  verb.add_option("--timeout", flags->timeout_s, "Seconds that a reply may take")
+      ->check(above_zero())
       ->capture_default_str();
   verb.add_option("-n,--attempts", flags->attempts, "Candidates to ask for")
       ->check(whole_at_least(1))

@@ -108,12 +108,14 @@ int run(const RunFlags& flags) {
   const std::string label  = label_of(flags);
   const std::string folder = make_run_folder(flags.artifacts, utc_now(), label);
   if (flags.counters.profile) experiments.options.folder = folder;
+  candidates.write_sources(folder);
   const lab::RunRecord record =
       run_experiments(experiments, targets, label, program_arguments(),
                       [&](const lab::RunRecord& growing) { write_results(folder, growing); });
-  candidates.copy_sources(folder);
+
   write_run(flags.artifacts, folder, record, flags.expectations.results);
-  if (!flags.experiments.options.cold_start && !flags.experiments.options.aa) append_to_history(record);
+  if (!flags.experiments.options.cold_start && !flags.experiments.options.aa)
+    append_to_history(candidates.without(record));
 
   const bool stdout_taken =
       write_outputs(flags.outputs, {[&] { return to_json(record); }, [&] { return result_values(record); },

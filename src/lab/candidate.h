@@ -12,15 +12,16 @@
 // and loads it in the child process that measures the experiment: what it breaks there, breaks nothing else.
 #pragma once
 
-#include <typeinfo>
+#include <string>
 
+#include "lab/candidate_library.h"
 #include "lab/problem.h"
 
 namespace fathom::lab {
 
 template <class P>
-const char* problem_of(void (*)(const P&, Context&)) {
-  return typeid(P).name();
+std::string problem_of(void (*)(const P&, Context&)) {
+  return problem_name<P>();
 }
 template <class P>
 void launch_on(void (*launch)(const P&, Context&), const void* problem, Context& context) {
@@ -30,8 +31,11 @@ void launch_on(void (*launch)(const P&, Context&), const void* problem, Context&
 }  // namespace fathom::lab
 
 // Once in a candidate's file.
-#define FATHOM_CANDIDATE(launch)                                                                   \
-  extern "C" const char* fathom_candidate_problem() { return ::fathom::lab::problem_of(&launch); } \
-  extern "C" void fathom_candidate_launch(const void* problem, ::fathom::lab::Context& context) {  \
-    ::fathom::lab::launch_on(&launch, problem, context);                                           \
+#define FATHOM_CANDIDATE(launch)                                                                  \
+  extern "C" const char* fathom_candidate_problem() {                                             \
+    static const std::string name = ::fathom::lab::problem_of(&launch);                           \
+    return name.c_str();                                                                          \
+  }                                                                                               \
+  extern "C" void fathom_candidate_launch(const void* problem, ::fathom::lab::Context& context) { \
+    ::fathom::lab::launch_on(&launch, problem, context);                                          \
   }

@@ -37,7 +37,8 @@ std::string first_lines(const std::string& file) {
 }
 
 // Its exit status, or -1 where it was killed for taking too long.
-Result<int> run_compiler(const std::vector<std::string>& command, const std::string& log) {
+Result<int> run_compiler(const std::vector<std::string>& command, const std::string& log,
+                         bool (*cancelled)()) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -60,9 +61,11 @@ Result<int> run_compiler(const std::vector<std::string>& command, const std::str
     const pid_t ended = waitpid(pid, &status, WNOHANG);
     if (ended == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
     if (ended < 0 && errno != EINTR) return Error{fmt::format("waitpid: {}", std::strerror(errno))};
-    if (std::chrono::steady_clock::now() > deadline) {
+    const bool stop = cancelled && cancelled();
+    if (stop || std::chrono::steady_clock::now() > deadline) {
       kill(-pid, SIGKILL);
       waitpid(pid, &status, 0);
+      if (stop) return Error{"interrupted"};
       return -1;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -72,15 +75,15 @@ Result<int> run_compiler(const std::vector<std::string>& command, const std::str
 }  // namespace
 
 Status compile_candidate(const std::string& source, const std::string& root, const std::string& folder,
-                         const std::string& library) {
-  const char* compiler             = std::getenv("CXX");
-  std::vector<std::string> command = {compiler && *compiler ? compiler : "c++", "-std=c++20", "-shared",
-                                      "-fPIC"};
-  std::istringstream flags(FATHOM_VARIANT_FLAGS);
-  for (std::string flag; flags >> flag;) command.push_back(flag);
+                         const std::string& library, bool (*cancelled)()) {
+  const char* compiler = std::getenv("CXX");  // may be "ccache g++"
+  std::vector<std::string> command;
+  std::istringstream words(fmt::format("{} -std=c++20 -shared -fPIC {}",
+                                       compiler && *compiler ? compiler : "c++", FATHOM_VARIANT_FLAGS));
+  for (std::string word; words >> word;) command.push_back(word);
   command.insert(command.end(), {"-I" + root + "/src", "-I" + root, "-I" + folder, "-o", library, source});
   const std::string log = library + ".log";
-  auto status           = run_compiler(command, log);
+  auto status           = run_compiler(command, log, cancelled);
   if (!status) return status.error();
   if (*status == 0) return Ok{};
   if (*status < 0) return Error{fmt::format("{} was not compiled in {} s", source, kLongestS)};
@@ -89,7 +92,10 @@ Status compile_candidate(const std::string& source, const std::string& root, con
 
 CandidateLaunch load_candidate(const std::string& library, const std::string& problem) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) throw std::runtime_error(dlerror());
+  if (!handle)
+    throw std::runtime_error(fmt::format(
+        "the candidate cannot be loaded; it may call only what headers define, and ThreadPool: {}",
+        dlerror()));
   const auto name   = reinterpret_cast<const char* (*)()>(dlsym(handle, "fathom_candidate_problem"));
   const auto launch = reinterpret_cast<CandidateLaunch>(dlsym(handle, "fathom_candidate_launch"));
   if (!name || !launch) throw std::runtime_error("the candidate's file has no FATHOM_CANDIDATE(function)");

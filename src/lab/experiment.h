@@ -171,7 +171,7 @@ class TypedProblem final : public Problem {
     if (process)
       process->prepare(this, *arena_, arguments(variant));
     else if (!candidate.empty())
-      launches_[variant] = [launch = load_candidate(candidate, typeid(P).name())](const P& p, Context& c) {
+      launches_[variant] = [launch = load_candidate(candidate, problem_name<P>())](const P& p, Context& c) {
         launch(&p, c);
       };
     else

@@ -44,9 +44,8 @@ std::string names_of_programs() {
 }
 
 compile::Graph graph_of(const std::string& target) {
-  if (target.ends_with(".ir")) {
+  if (target.ends_with(".ir"))
     return value_or_usage_error(compile::parse(value_or_usage_error(read_file(target)), target));
-  }
   std::vector<std::string> names;
   for (const compile::NamedProgram& program : compile::programs()) {
     if (program.name == target) return program.graph();

@@ -8,7 +8,7 @@
 //   FATHOM_CANDIDATE(mine)
 //   }  // namespace fathom::lab::matmul_cpu
 //
-// `fathom run ch09:matmul_cpu --candidate mine.cpp` compiles it with the flags of the experiment's variants
+// `fathom run ch09:matmul_cpu --candidate mine.cpp` compiles it with the flags that all variants have
 // and loads it in the child process that measures the experiment: what it breaks there, breaks nothing else.
 #pragma once
 

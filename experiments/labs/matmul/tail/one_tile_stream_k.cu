@@ -4,10 +4,10 @@
 //         9 MB for each direction on 132 multiprocessors, whatever the size
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
-// idea    stream_k with its whole waves left whole ("one-tile stream-K"): only the tiles of the broken wave
-//         are cut, so that CTAs keep step. All CTAs of a row or a column of tiles are at the same block of k
-//         at the same time, whose lines L2 then reads once. A tile that is cut is added up by one of the two
-//         warpgroups of its owner, while the other multiplies a whole tile
+// idea    whole waves stay whole and come first: all CTAs of a row or a column of tiles are at the same block
+// of
+//         k at the same time, whose lines L2 then reads once ("one-tile stream-K"). Only the tiles of the
+//         broken wave are cut as evenly as can be, and the CTAs of a tile add up its parts together
 #include "schedules.h"
 #include "split_tile.cuh"
 
@@ -17,7 +17,7 @@ void one_tile_stream_k(const Gemm& p, StreamRef stream) {
   if (p.out.size() == 0) return;
   const Tiles tiles(p);
   const StreamK schedule = one_tile_schedule(tiles.count, tiles.blocks, multiprocessors());
-  launch_split_tiles(p, tiles, schedule.ctas, schedule, schedule.pieces, stream);
+  launch_split_tiles<Fixup::together>(p, tiles, schedule.ctas, schedule, schedule.slots(), stream);
 }
 
 }  // namespace fathom::lab::matmul

@@ -1,9 +1,10 @@
 // A persistent product whose tiles may be split along k among CTAs. What a CTA does, and in which order, is
 // its schedule: data_parallel.cu, split_k.cu, stream_k.cu, one_tile_stream_k.cu.
 //
-// The part of a tile that begins at k = 0 belongs to the tile's owner. The CTA of any other part writes its
-// sums, in fp32, to a slot of scratch memory and sets a flag; the owner adds the slots in a fixed order, so
-// that a product has the same bits in every run, and stores the tile.
+// Who adds up the parts of a tile (Fixup), through slots of scratch memory in fp32:
+//   owner     the CTA of the part that begins at k = 0. The others write their sums and set a flag.
+//   together  all write their sums, wait for each other, and each adds and stores some boxes of the tile.
+// Both add in the order of k, so that a product has the same bits in every run.
 //
 // The rest is the rung ping_pong of labs/matmul:bf16: a producer warp, and two consumer warpgroups that take
 // the CTA's parts in turn. While one writes, adds or stores sums, the other multiplies.
@@ -12,6 +13,7 @@
 #include <cuda.h>
 
 #include "cuda/check.h"
+#include "cuda/cooperative_launch.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/multiprocessors.h"
 #include "cuda/tensor_map.h"
@@ -32,15 +34,19 @@ inline constexpr int kSharedBytes = kStages * kStageBytes + kConsumers * kBoxes 
 inline constexpr int kTurn        = 1 + kConsumers;  // named barriers: a warpgroup's turn at the tensor cores
 inline constexpr int kSlotBytes = kTileM * kTileN * 4, kMostSlots = 512;
 
-// Whether a slot is written. Set by the CTA that writes it and cleared by the one that waits for it, so that
-// every launch finds and leaves zeros. (One launch at a time: they share slots.)
+enum class Fixup { owner, together };
+
+// For an owner, whether a slot is written: set by the CTA that writes it, cleared by the one that waits for
+// it. For `together`, at the slot of a tile's first part: how many of its CTAs have written, plus how many
+// have seen that all have; the last to see it clears it. So every launch finds and leaves zeros. (One launch
+// at a time: they share slots.)
 static __device__ uint32_t arrived[kMostSlots];
 
 using Sums = float[kHalves][kTileN / 2];
 
 // The slot's layout is that of the registers: thread t of the warpgroup has the sums 4 j .. 4 j + 3 of its
 // 128 at j * 128 + t.
-__device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums, int barrier) {
+__device__ inline void write_slot(float4* slot, const Sums& sums, int barrier) {
   float4* const to = slot + threadIdx.x % 128;
 #pragma unroll
   for (int half = 0; half < kHalves; ++half)
@@ -50,10 +56,27 @@ __device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums
       __stcg(&to[(half * kTileN / 8 + j) * 128], float4{v[0], v[1], v[2], v[3]});
     }
   ptx::bar_sync(barrier, 128);  // all of the slot is written
+  // What the barrier has shown the leader is visible before the flag is that it sets next.
+  if (threadIdx.x % 128 == 0) __threadfence();
+}
+
+__device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums, int barrier) {
+  write_slot(slot, sums, barrier);
+  if (threadIdx.x % 128 == 0) *static_cast<volatile uint32_t*>(flag) = 1;
+}
+
+// Writes a slot, and waits until all `parts` CTAs of the tile have. All run at once (launch_split_tiles), and
+// none of their warpgroups has work before this that waits for another CTA: the wait ends.
+__device__ inline void contribute_and_wait(float4* slot, uint32_t* count, uint32_t parts, const Sums& sums,
+                                           int barrier) {
+  write_slot(slot, sums, barrier);
   if (threadIdx.x % 128 == 0) {
-    __threadfence();  // what the barrier has shown this thread is visible before the flag is
-    *static_cast<volatile uint32_t*>(flag) = 1;
+    atomicAdd(count, 1);
+    while (*static_cast<volatile uint32_t*>(count) < parts) __nanosleep(32);
+    if (atomicAdd(count, 1) == 2 * parts - 1) *static_cast<volatile uint32_t*>(count) = 0;
+    __threadfence();
   }
+  ptx::bar_sync(barrier, 128);  // the leader has seen all arrive
 }
 
 // What it waits for needs nothing of this CTA, was begun earlier (the schedules see to it), and its CTA has a
@@ -79,6 +102,22 @@ __device__ inline void add_slot(const float4* slot, uint32_t* flag, Sums& sums, 
   }
 }
 
+// The sums of a box: of its columns in one half of a tile, over the `parts` slots from `slot` on.
+__device__ inline void add_box(const float4* slot, int parts, int half, int box, Sums& sums) {
+  constexpr int kFloat4s   = 64 / 8;  // of a thread in a box
+  const float4* const from = slot + (half * kTileN / 8 + box * kFloat4s) * 128 + threadIdx.x % 128;
+#pragma unroll
+  for (int i = 0; i < kFloat4s * 4; ++i) sums[half][box * kFloat4s * 4 + i] = 0;
+#pragma unroll 4  // the loads of four parts are in flight together
+  for (int part = 0; part < parts; ++part)
+#pragma unroll
+    for (int j = 0; j < kFloat4s; ++j) {
+      const float4 v   = __ldcg(&from[int64_t{part} * (kSlotBytes / 16) + j * 128]);
+      float* const sum = &sums[half][(box * kFloat4s + j) * 4];
+      sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+    }
+}
+
 // Nanoseconds on a clock that all multiprocessors share; it starts again after 18 minutes.
 __device__ inline double now_ns() {
   uint64_t now;
@@ -87,7 +126,7 @@ __device__ inline double now_ns() {
 }
 
 // `times`: when each CTA began and ended, for the experiment's metrics.
-template <class Schedule>
+template <Fixup fixup, class Schedule>
 __global__ void __launch_bounds__(kThreads, 1)
     split_tile_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                       const __grid_constant__ CUtensorMap out, kernels::TileOrder order, Schedule schedule,
@@ -158,18 +197,27 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) ptx::warpgroup_fence_operand(sums[half]);
 
-    if (part.begin > 0) {
+    const bool together  = fixup == Fixup::together && part.others > 0;
+    const int first_slot = part.first_slot - 1, all_parts = part.others + 1;  // with that of k = 0
+    if (together) {
+      contribute_and_wait(slot(part.slot), &arrived[first_slot], all_parts, sums, barrier);
+    } else if (part.begin > 0) {
       contribute(slot(part.slot), &arrived[part.slot], sums, barrier);
       continue;
-    }
-    for (int other = 0; other < part.others; ++other) {
-      const int s = part.first_slot + other * part.slot_step;
-      add_slot(slot(s), &arrived[s], sums, barrier);
+    } else {
+      for (int other = 0; other < part.others; ++other) {
+        const int s = part.first_slot + other * part.slot_step;
+        add_slot(slot(s), &arrived[s], sums, barrier);
+      }
     }
 #pragma unroll
     for (int half = 0; half < kHalves; ++half)
 #pragma unroll
       for (int box = 0; box < kTileN / 64; ++box) {
+        if (together) {
+          if ((half * (kTileN / 64) + box) % all_parts != part.slot - first_slot) continue;
+          add_box(slot(first_slot), all_parts, half, box, sums);
+        }
         uint8_t* const to = boxes + box % kBoxes * kBoxBytes;
         // TMA has read what this box held before; only the leader can know.
         if (leader) ptx::cp_async_bulk_wait_group_read<kBoxes - 1>();
@@ -204,18 +252,28 @@ struct Tiles {
 
 // At most as many CTAs as multiprocessors: one fits on each, and those that wait for others must not keep
 // them away.
-template <class Schedule>
+template <Fixup fixup = Fixup::owner, class Schedule>
 void launch_split_tiles(const Gemm& p, const Tiles& tiles, int ctas, const Schedule& schedule, int slots,
                         StreamRef stream) {
   FATHOM_EXPECT(ctas <= multiprocessors() && 2 * ctas <= p.times.size() && slots <= kMostSlots &&
                     int64_t{slots} * kSlotBytes <= p.scratch.bytes(),
                 "the partial tiles of this product do not fit in the scratch memory (fewer columns)");
-  allow_shared_memory_once<split_tile_kernel<Schedule>>(kSharedBytes);
-  split_tile_kernel<Schedule><<<ctas, kThreads, kSharedBytes, stream>>>(
-      tensor_map(p.a.data(), DType::bf16, p.m, p.k, 2 * p.k, kTileM, kDepth, Swizzle::bytes_128),
-      tensor_map(p.b.data(), DType::bf16, p.n, p.k, 2 * p.k, kTileN, kDepth, Swizzle::bytes_128),
-      tensor_map(p.out.data(), DType::bf16, p.m, p.n, 2 * p.n, 64, 64, Swizzle::bytes_128), tiles.order,
-      schedule, reinterpret_cast<float4*>(p.scratch.data()), p.times.data());
+  constexpr auto* kernel = split_tile_kernel<fixup, Schedule>;
+  allow_shared_memory_once<kernel>(kSharedBytes);
+  const auto map = [](const auto& x, int64_t rows, int64_t columns, int box_rows) {
+    return tensor_map(x.data(), DType::bf16, rows, columns, 2 * columns, box_rows, kDepth,
+                      Swizzle::bytes_128);
+  };
+  const CUtensorMap a = map(p.a, p.m, p.k, kTileM), b = map(p.b, p.n, p.k, kTileN),
+                    out       = map(p.out, p.m, p.n, 64);
+  float4* const slots_of_sums = reinterpret_cast<float4*>(p.scratch.data());
+  if (fixup == Fixup::together) {
+    launch_cooperative(kernel, ctas, kThreads, kSharedBytes, stream, a, b, out, tiles.order, schedule,
+                       slots_of_sums, p.times.data());
+    return;
+  }
+  kernel<<<ctas, kThreads, kSharedBytes, stream>>>(a, b, out, tiles.order, schedule, slots_of_sums,
+                                                   p.times.data());
   FATHOM_LAUNCHED();
 }
 

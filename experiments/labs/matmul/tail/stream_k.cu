@@ -18,7 +18,7 @@ void stream_k(const Gemm& p, StreamRef stream) {
   if (p.out.size() == 0) return;
   const Tiles tiles(p);
   const StreamK schedule = two_tile_schedule(tiles.count, tiles.blocks, multiprocessors());
-  launch_split_tiles(p, tiles, schedule.ctas, schedule, schedule.pieces, stream);
+  launch_split_tiles(p, tiles, schedule.ctas, schedule, schedule.slots(), stream);
 }
 
 }  // namespace fathom::lab::matmul

@@ -3,7 +3,7 @@
 //
 // Who adds up the parts of a tile (Fixup), through slots of scratch memory in fp32:
 //   owner     the CTA of the part that begins at k = 0. The others write their sums and set a flag.
-//   together  all write their sums, wait for each other, and each adds and stores some boxes of the tile.
+//   together  all write their sums, wait for each other, and each adds and stores some slices of the tile.
 // Both add in the order of k, so that a product has the same bits in every run.
 //
 // The rest is the rung ping_pong of labs/matmul:bf16: a producer warp, and two consumer warpgroups that take
@@ -13,7 +13,6 @@
 #include <cuda.h>
 
 #include "cuda/check.h"
-#include "cuda/cooperative_launch.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/multiprocessors.h"
 #include "cuda/tensor_map.h"
@@ -44,6 +43,17 @@ static __device__ uint32_t arrived[kMostSlots];
 
 using Sums = float[kHalves][kTileN / 2];
 
+struct Matrix {
+  bf16* data;
+  int rows, columns;
+
+  // Of an even column and the next.
+  __device__ void store_two(int row, int column, float a, float b) const {
+    if (row >= rows || column >= columns) return;
+    *reinterpret_cast<__nv_bfloat162*>(data + int64_t{row} * columns + column) = __floats2bfloat162_rn(a, b);
+  }
+};
+
 // The slot's layout is that of the registers: thread t of the warpgroup has the sums 4 j .. 4 j + 3 of its
 // 128 at j * 128 + t.
 __device__ inline void write_slot(float4* slot, const Sums& sums, int barrier) {
@@ -65,15 +75,15 @@ __device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums
   if (threadIdx.x % 128 == 0) *static_cast<volatile uint32_t*>(flag) = 1;
 }
 
-// Writes a slot, and waits until all `parts` CTAs of the tile have. All run at once (launch_split_tiles), and
-// none of their warpgroups has work before this that waits for another CTA: the wait ends.
+// Writes a slot, and waits until all `parts` CTAs of the tile have. They need no order: each has a
+// multiprocessor at last (launch_split_tiles), and none of their warpgroups waits for another CTA before
+// this.
 __device__ inline void contribute_and_wait(float4* slot, uint32_t* count, uint32_t parts, const Sums& sums,
                                            int barrier) {
   write_slot(slot, sums, barrier);
   if (threadIdx.x % 128 == 0) {
     atomicAdd(count, 1);
-    while (*static_cast<volatile uint32_t*>(count) < parts) __nanosleep(32);
-    if (atomicAdd(count, 1) == 2 * parts - 1) *static_cast<volatile uint32_t*>(count) = 0;
+    while (*static_cast<volatile uint32_t*>(count) < parts) __nanosleep(20);
     __threadfence();
   }
   ptx::bar_sync(barrier, 128);  // the leader has seen all arrive
@@ -102,20 +112,31 @@ __device__ inline void add_slot(const float4* slot, uint32_t* flag, Sums& sums, 
   }
 }
 
-// The sums of a box: of its columns in one half of a tile, over the `parts` slots from `slot` on.
-__device__ inline void add_box(const float4* slot, int parts, int half, int box, Sums& sums) {
-  constexpr int kFloat4s   = 64 / 8;  // of a thread in a box
-  const float4* const from = slot + (half * kTileN / 8 + box * kFloat4s) * 128 + threadIdx.x % 128;
-#pragma unroll
-  for (int i = 0; i < kFloat4s * 4; ++i) sums[half][box * kFloat4s * 4 + i] = 0;
-#pragma unroll 4  // the loads of four parts are in flight together
+// A slice is 16 columns of one half of a tile.
+inline constexpr int kSlices = kHalves * kTileN / 16;
+
+// Adds a slice over the slots of `parts` parts, from `slot` on, and stores it at the tile's first row and
+// column.
+__device__ inline void add_and_store_slice(const float4* slot, int parts, int slice, const Matrix& out,
+                                           int row, int column) {
+  const float4* const from = slot + slice * 2 * 128 + threadIdx.x % 128;
+  float4 sums[2]           = {};
+#pragma unroll 8  // the loads of eight parts are in flight together
   for (int part = 0; part < parts; ++part)
 #pragma unroll
-    for (int j = 0; j < kFloat4s; ++j) {
-      const float4 v   = __ldcg(&from[int64_t{part} * (kSlotBytes / 16) + j * 128]);
-      float* const sum = &sums[half][(box * kFloat4s + j) * 4];
-      sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+    for (int j = 0; j < 2; ++j) {
+      const float4 v = __ldcg(&from[int64_t{part} * (kSlotBytes / 16) + j * 128]);
+      sums[j].x += v.x, sums[j].y += v.y, sums[j].z += v.z, sums[j].w += v.w;
     }
+  // The layout of wgmma's sums: a warp has 16 rows, and a thread two of them and two columns of each eight.
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  row += slice / (kTileN / 16) * 64 + warp * 16 + lane / 4;
+  column += slice % (kTileN / 16) * 16 + lane % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    out.store_two(row, column + 8 * j, sums[j].x, sums[j].y);
+    out.store_two(row + 8, column + 8 * j, sums[j].z, sums[j].w);
+  }
 }
 
 // Nanoseconds on a clock that all multiprocessors share; it starts again after 18 minutes.
@@ -129,8 +150,8 @@ __device__ inline double now_ns() {
 template <Fixup fixup, class Schedule>
 __global__ void __launch_bounds__(kThreads, 1)
     split_tile_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-                      const __grid_constant__ CUtensorMap out, kernels::TileOrder order, Schedule schedule,
-                      float4* slots, double* times) {
+                      const __grid_constant__ CUtensorMap out_boxes, Matrix out, kernels::TileOrder order,
+                      Schedule schedule, float4* slots, double* times) {
   extern __shared__ __align__(1024) uint8_t stages[];
   __shared__ uint64_t full[kStages], empty[kStages];
   if (threadIdx.x == 0) {
@@ -197,27 +218,28 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) ptx::warpgroup_fence_operand(sums[half]);
 
-    const bool together  = fixup == Fixup::together && part.others > 0;
-    const int first_slot = part.first_slot - 1, all_parts = part.others + 1;  // with that of k = 0
-    if (together) {
-      contribute_and_wait(slot(part.slot), &arrived[first_slot], all_parts, sums, barrier);
-    } else if (part.begin > 0) {
+    const int row = order.row(part.tile) * kTileM, column = order.column(part.tile) * kTileN;
+    if (fixup == Fixup::together && part.others > 0) {
+      const int first_slot = part.first_slot - 1, all = part.others + 1;  // with that of k = 0
+      uint32_t* const count = &arrived[first_slot];
+      contribute_and_wait(slot(part.slot), count, all, sums, barrier);
+      for (int slice = part.slot - first_slot; slice < kSlices; slice += all)
+        add_and_store_slice(slot(first_slot), all, slice, out, row, column);
+      if (leader && atomicAdd(count, 1) == 2 * all - 1) *count = 0;
+      continue;
+    }
+    if (part.begin > 0) {
       contribute(slot(part.slot), &arrived[part.slot], sums, barrier);
       continue;
-    } else {
-      for (int other = 0; other < part.others; ++other) {
-        const int s = part.first_slot + other * part.slot_step;
-        add_slot(slot(s), &arrived[s], sums, barrier);
-      }
+    }
+    for (int other = 0; other < part.others; ++other) {
+      const int s = part.first_slot + other * part.slot_step;
+      add_slot(slot(s), &arrived[s], sums, barrier);
     }
 #pragma unroll
     for (int half = 0; half < kHalves; ++half)
 #pragma unroll
       for (int box = 0; box < kTileN / 64; ++box) {
-        if (together) {
-          if ((half * (kTileN / 64) + box) % all_parts != part.slot - first_slot) continue;
-          add_box(slot(first_slot), all_parts, half, box, sums);
-        }
         uint8_t* const to = boxes + box % kBoxes * kBoxBytes;
         // TMA has read what this box held before; only the leader can know.
         if (leader) ptx::cp_async_bulk_wait_group_read<kBoxes - 1>();
@@ -226,8 +248,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         ptx::fence_proxy_async();
         ptx::bar_sync(barrier, 128);  // all of the box is written
         if (leader) {
-          ptx::cp_async_bulk_tensor_store(&out, order.row(part.tile) * kTileM + half * 64,
-                                          order.column(part.tile) * kTileN + box * 64, to);
+          ptx::cp_async_bulk_tensor_store(&out_boxes, row + half * 64, column + box * 64, to);
           ptx::cp_async_bulk_commit_group();
         }
       }
@@ -250,8 +271,8 @@ struct Tiles {
         blocks(static_cast<int>(blocks_for(p.k, kDepth))) {}
 };
 
-// At most as many CTAs as multiprocessors: one fits on each, and those that wait for others must not keep
-// them away.
+// At most as many CTAs as multiprocessors: one fits on each, and those that wait for others do not keep them
+// away.
 template <Fixup fixup = Fixup::owner, class Schedule>
 void launch_split_tiles(const Gemm& p, const Tiles& tiles, int ctas, const Schedule& schedule, int slots,
                         StreamRef stream) {
@@ -264,16 +285,10 @@ void launch_split_tiles(const Gemm& p, const Tiles& tiles, int ctas, const Sched
     return tensor_map(x.data(), DType::bf16, rows, columns, 2 * columns, box_rows, kDepth,
                       Swizzle::bytes_128);
   };
-  const CUtensorMap a = map(p.a, p.m, p.k, kTileM), b = map(p.b, p.n, p.k, kTileN),
-                    out       = map(p.out, p.m, p.n, 64);
-  float4* const slots_of_sums = reinterpret_cast<float4*>(p.scratch.data());
-  if (fixup == Fixup::together) {
-    launch_cooperative(kernel, ctas, kThreads, kSharedBytes, stream, a, b, out, tiles.order, schedule,
-                       slots_of_sums, p.times.data());
-    return;
-  }
-  kernel<<<ctas, kThreads, kSharedBytes, stream>>>(a, b, out, tiles.order, schedule, slots_of_sums,
-                                                   p.times.data());
+  kernel<<<ctas, kThreads, kSharedBytes, stream>>>(
+      map(p.a, p.m, p.k, kTileM), map(p.b, p.n, p.k, kTileN), map(p.out, p.m, p.n, 64),
+      Matrix{p.out.data(), static_cast<int>(p.m), static_cast<int>(p.n)}, tiles.order, schedule,
+      reinterpret_cast<float4*>(p.scratch.data()), p.times.data());
   FATHOM_LAUNCHED();
 }
 

@@ -10,11 +10,14 @@
 //         is ever rounded. (Frantar et al., "MARLIN", arXiv 2408.11743; Kim et al., "Who Says Elephants Can't
 //         Run", arXiv 2211.10017.)
 //
-// A cluster has 128 rows of weights, and its CTAs split K, because each CTA must read x for its columns, and
-// with 8 rows of x these are a quarter of the bytes of its weights. They add up through distributed shared
-// memory.
+// Units of work are 16 rows of weights. A CTA, one for each multiprocessor, has units one after another, and
+// its 16 warps split their K: so loads go on across the end of a unit, and a CTA reads x once for each
+// matrix. A further warp copies x to shared memory and adds up the warps' sums, while they are at the next
+// units.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#include <algorithm>
 
 #include "cuda/launch.cuh"
 #include "cuda/multiprocessors.h"
@@ -25,19 +28,29 @@
 namespace fathom::kernels {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kRows      = 16 * kWarps;  // of weights, of a cluster
-constexpr int kAhead     = 3;            // steps of a warp that are loaded or on their way
+constexpr int kWarps     = 16;  // that multiply; one more adds up
+constexpr int kThreads   = 32 * (kWarps + 1);
+constexpr int kAhead     = 4;  // steps of a warp that are loaded or on their way
+constexpr int kSlots     = 4;  // units whose sums wait for being added up
 constexpr int kUnitBytes = 512, kUnit = 64, kStep = 2 * kUnit;
-constexpr int kMaxShared = 160 << 10;
+constexpr int64_t kMostColumns = 8192;       // of a launch, so that x fits
+constexpr int kMaxShared       = 192 << 10;  // for x
 
 struct Product {
   const bf16* x;
   int64_t x_stride, x_matrix;  // between rows, between matrices
   PackedInt4 w;
-  int tokens, units, row_blocks;  // units of K
+  int tokens, units, row_blocks;  // units of K, 64 columns each
+  int first_step, steps;          // of K, of this launch
+  int warps;                      // that have steps
+  int x_buffers;
+  bool add;  // to y
   float* y;
   int64_t y_stride, y_matrix;
+
+  __device__ int columns() const { return min(2 * steps, units - 2 * first_step) * kUnit; }
+  // Rows of x lie 16 bytes apart modulo 128, so that ldmatrix has no bank conflicts.
+  __device__ int x_row_bytes() const { return columns() * 2 + 16; }
 };
 
 // A lane's part of 16 rows x 128 columns.
@@ -48,35 +61,31 @@ struct Step {
   uint32_t zeros;            // a byte for each group
 };
 
-// Where a lane's parts of a warp's steps lie.
+// Where a lane's parts of steps lie. Rows of 16 are counted over all matrices.
 template <int kGroups>
 struct Source {
   const PackedInt4& w;
-  const uint8_t* codes;          // of the first unit of all
-  int first_unit, grids, units;  // the first unit; the first scales, in those of a step; units of a row
+  const uint8_t* codes;
+  int units, grid;  // units of a row; the lane's place in a step's grid of scales
 
-  __device__ Source(const Product& p, int matrix, int row_block, int lane)
-      : w(p.w),
-        codes(p.w.codes + lane * 16),
-        first_unit((matrix * p.row_blocks + row_block) * p.units),
-        grids((matrix * p.row_blocks + row_block) * ((p.units + 1) / 2) * 8 + lane / 4),
-        units(p.units) {}
+  __device__ Source(const Product& p, int lane)
+      : w(p.w), codes(p.w.codes + lane * 16), units(p.units), grid(lane / 4) {}
 
   __device__ bool has_two_units(int step) const { return 2 * step + 1 < units; }
 
-  __device__ void load(Step<kGroups>& to, int step) const {
-    const uint8_t* from = codes + int64_t{first_unit + 2 * step} * kUnitBytes;
+  __device__ void load(Step<kGroups>& to, int row_block, int step) const {
+    const uint8_t* from = codes + (int64_t{row_block} * units + 2 * step) * kUnitBytes;
     to.unit[0]          = ptx::ld_global_nc_no_allocate(from);
     if (has_two_units(step)) to.unit[1] = ptx::ld_global_nc_no_allocate(from + kUnitBytes);
-    const int64_t grid = grids + step * 8;
-    to.zeros           = 0x8888;
+    const int64_t at = (int64_t{row_block} * ((units + 1) / 2) + step) * 8 + grid;
+    to.zeros         = 0x8888;
     if constexpr (kGroups == 1) {
-      to.scales[0] = __ldg(w.scales + grid);
-      if (w.zeros) to.zeros = __ldg(w.zeros + grid);
+      to.scales[0] = __ldg(w.scales + at);
+      if (w.zeros) to.zeros = __ldg(w.zeros + at);
     } else {
-      const uint2 two = __ldg(reinterpret_cast<const uint2*>(w.scales) + grid);
+      const uint2 two = __ldg(reinterpret_cast<const uint2*>(w.scales) + at);
       to.scales[0] = two.x, to.scales[1] = two.y;
-      if (w.zeros) to.zeros = __ldg(reinterpret_cast<const uint16_t*>(w.zeros) + grid);
+      if (w.zeros) to.zeros = __ldg(reinterpret_cast<const uint16_t*>(w.zeros) + at);
     }
   }
 };
@@ -123,76 +132,122 @@ __device__ void multiply(const Step<kGroups>& step, bool two_units, uint32_t x_a
   }
 }
 
-// Grid: (clusters of `cluster` CTAs along x, one for each kRows rows; matrices along y). kGroups: of a step.
-template <int kGroups>
-__global__ void __launch_bounds__(kThreads, 3) int4_gemv_kernel(Product p, int cluster) {
-  extern __shared__ uint4 shared_x[];
-  __shared__ float2 sums[kRows][4];  // of 8 rows of x
-  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-  const int thread = warp * 32 + lane, matrix = static_cast<int>(blockIdx.y);
-  const int rank = static_cast<int>(blockIdx.x) % cluster, tile = static_cast<int>(blockIdx.x) / cluster;
+struct Shared {
+  uint64_t x_full[2];                    // a matrix's x is in the buffer
+  uint64_t full[kSlots], empty[kSlots];  // all warps have written a unit's sums; they are added up
+  float4 sums[kSlots][kWarps][32];
+};
 
-  // The CTA has steps first .. last of K, a warp 16 rows; behind the last row it has nothing to do.
-  const int steps = (p.units + 1) / 2;
-  const int first = rank * steps / cluster, last = (rank + 1) * steps / cluster;
-  const int row_block = tile * kWarps + warp, end = row_block < p.row_blocks ? last : first;
-  const Source<kGroups> source(p, matrix, row_block, lane);
-  Step<kGroups> ahead[kAhead];
-#pragma unroll
-  for (int a = 0; a < kAhead; ++a)
-    if (first + a < end) source.load(ahead[a], first + a);
-
-  ptx::griddepcontrol_launch_dependents();
+// The last warp: copies x, and adds up and stores the sums of units first .. end.
+__device__ void add_up(const Product& p, int first, int end, uint8_t* x_at, Shared& shared) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   ptx::griddepcontrol_wait();  // x is there, and nobody reads y any more
+  const auto copy_x = [&](int matrix) {
+    if (lane > 0 || matrix > (end - 1) / p.row_blocks) return;
+    const int buffer = (matrix - first / p.row_blocks) % p.x_buffers, bytes = p.columns() * 2;
+    ptx::mbarrier_arrive_expect_tx(&shared.x_full[buffer], p.tokens * bytes);
+    for (int t = 0; t < p.tokens; ++t)
+      ptx::cp_async_bulk_load(x_at + (buffer * p.tokens + t) * p.x_row_bytes(),
+                              p.x + matrix * p.x_matrix + t * p.x_stride + p.first_step * kStep, bytes,
+                              &shared.x_full[buffer]);
+  };
+  for (int buffer = 0; buffer < p.x_buffers; ++buffer) copy_x(first / p.row_blocks + buffer);
 
-  // The CTA's columns of x, in pieces of 16 bytes. Rows lie 16 bytes apart modulo 128, so that ldmatrix has
-  // no bank conflicts.
-  const int pieces = (min(2 * last, p.units) - 2 * first) * (kUnit / 8), stride = pieces + 1;
-  const bf16* x = p.x + matrix * p.x_matrix + first * kStep;
-  for (int i = thread; i < p.tokens * pieces; i += kThreads) {
-    const int t = i / pieces, piece = i % pieces;
-    ptx::cp_async_cg(shared_x + t * stride + piece, x + t * p.x_stride + piece * 8);
-  }
-  ptx::cp_async_commit_group();
-  ptx::cp_async_wait_group<0>();
-  __syncthreads();  // all threads' pieces of x have arrived
-
-  // Rows of x beyond the last repeat it; their sums are not stored.
-  uint32_t x_at = ptx::shared_address(shared_x + min(lane % 8, p.tokens - 1) * stride + lane / 8);
-  float sum[4]  = {};
-  for (int step = first; step < end; step += kAhead) {
+  for (int unit = first; unit < end; ++unit) {
+    const int slot = (unit - first) % kSlots, matrix = unit / p.row_blocks;
+    ptx::mbarrier_wait(&shared.full[slot], (unit - first) / kSlots & 1);
+    float total[4] = {};
+    for (int w = 0; w < p.warps; ++w) {
+      const float4 part = shared.sums[slot][w][lane];
+      total[0] += part.x, total[1] += part.y, total[2] += part.z, total[3] += part.w;
+    }
+    __syncwarp();  // all lanes have read the slot
+    if (lane == 0) ptx::mbarrier_arrive(&shared.empty[slot]);
+    // All warps are behind this unit: the last of a matrix needs its x no more.
+    if ((unit + 1) % p.row_blocks == 0) copy_x(matrix + p.x_buffers);
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      if (step + a >= end) break;
-      multiply(ahead[a], source.has_two_units(step + a), x_at, sum);
-      x_at += kStep * 2;
-      if (step + a + kAhead < end) source.load(ahead[a], step + a + kAhead);
+    for (int i = 0; i < 4; ++i) {  // the layout of mma's sums
+      const int row = (unit - matrix * p.row_blocks) * 16 + lane / 4 + i / 2 * 8, t = lane % 4 * 2 + i % 2;
+      if (row >= p.w.rows || t >= p.tokens) continue;
+      float* const y = p.y + matrix * p.y_matrix + t * p.y_stride + row;
+      *y             = p.add ? *y + total[i] : total[i];
     }
   }
+}
 
-  sums[warp * 16 + lane / 4][lane % 4]     = {sum[0], sum[1]};
-  sums[warp * 16 + lane / 4 + 8][lane % 4] = {sum[2], sum[3]};
-  ptx::cluster_barrier_arrive();
-  ptx::cluster_barrier_wait();  // all CTAs' sums are in their shared memory
+// kGroups: of a step.
+template <int kGroups>
+__global__ void __launch_bounds__(kThreads, 1) int4_gemv_kernel(const __grid_constant__ Product p) {
+  extern __shared__ __align__(128) uint8_t x_buffers[];
+  __shared__ Shared shared;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  // The CTA has units first .. end of all matrices, and a warp steps begin .. last of each.
+  const int all         = static_cast<int>(p.w.matrices) * p.row_blocks;
+  const int first       = static_cast<int>(int64_t{blockIdx.x} * all / gridDim.x);
+  const int end         = static_cast<int>((int64_t{blockIdx.x} + 1) * all / gridDim.x);
+  const int begin       = p.first_step + warp * p.steps / p.warps;
+  const int last        = p.first_step + (warp + 1) * p.steps / p.warps;
+  const bool multiplies = warp < p.warps;
 
-  const int share = kRows / cluster;  // rows that this CTA adds up and stores
-  for (int i = thread; i < share * p.tokens; i += kThreads) {
-    const int row = rank * share + i % share, t = i / share, n = tile * kRows + row;
-    if (n >= p.w.rows) continue;
-    const uint32_t at = ptx::shared_address(reinterpret_cast<const float*>(sums[row]) + t);
-    float total       = 0;
-    for (int c = 0; c < cluster; ++c) total += ptx::ld_shared_cluster(ptx::mapa_shared_cluster(at, c));
-    p.y[matrix * p.y_matrix + t * p.y_stride + n] = total;
+  const Source<kGroups> source(p, lane);
+  Step<kGroups> ahead[kAhead];
+  int next_unit = first, next_step = begin;  // to load
+  const auto load_next = [&](Step<kGroups>& to) {
+    if (next_unit == end) return;
+    source.load(to, next_unit, next_step);
+    if (++next_step == last) ++next_unit, next_step = begin;
+  };
+  if (multiplies)
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) load_next(ahead[a]);
+
+  if (threadIdx.x == 0) {
+    for (uint64_t& barrier : shared.x_full) ptx::mbarrier_init(&barrier, 1);
+    for (uint64_t& barrier : shared.full) ptx::mbarrier_init(&barrier, p.warps);
+    for (uint64_t& barrier : shared.empty) ptx::mbarrier_init(&barrier, 1);
+    ptx::fence_mbarrier_init();
   }
-  ptx::cluster_barrier_arrive();
-  ptx::cluster_barrier_wait();  // nobody reads this CTA's sums any more, so that it may exit
+  ptx::griddepcontrol_launch_dependents();
+  __syncthreads();  // the barriers are there
+  if (warp == kWarps) add_up(p, first, end, x_buffers, shared);
+  if (!multiplies) return;
+
+  // What a lane passes to ldmatrix for the first 32 columns of a buffer. Rows of x beyond the last repeat it;
+  // their sums are not stored.
+  const uint32_t x_lane =
+      ptx::shared_address(x_buffers) + min(lane % 8, p.tokens - 1) * p.x_row_bytes() + lane / 8 * 16;
+  uint32_t x_at = 0;
+  float sum[4]  = {};
+  for (int unit = first, step = begin; unit < end;) {
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (unit == end) break;
+      if (step == begin && (unit == first || unit % p.row_blocks == 0)) {  // the first of its matrix here
+        const int n = unit / p.row_blocks - first / p.row_blocks, buffer = n % p.x_buffers;
+        ptx::mbarrier_wait(&shared.x_full[buffer], n / p.x_buffers & 1);
+        x_at = x_lane + buffer * p.tokens * p.x_row_bytes();
+      }
+      multiply(ahead[a], source.has_two_units(step), x_at + (step - p.first_step) * (kStep * 2), sum);
+      load_next(ahead[a]);
+      if (++step < last) continue;
+
+      const int slot = (unit - first) % kSlots;
+      ptx::mbarrier_wait(&shared.empty[slot], ((unit - first) / kSlots & 1) ^ 1);
+      shared.sums[slot][warp][lane] = {sum[0], sum[1], sum[2], sum[3]};
+      __syncwarp();  // all lanes' sums are written before the first lane arrives
+      if (lane == 0) ptx::mbarrier_arrive(&shared.full[slot]);
+#pragma unroll
+      for (float& of_lane : sum) of_lane = 0;
+      step = begin, ++unit;
+    }
+  }
 }
 
 template <int kGroups>
-void launch(const Product& product, dim3 grid, int64_t shared_bytes, int cluster, StreamRef stream) {
+void launch(const Product& product, int ctas, int64_t shared_bytes, StreamRef stream) {
   allow_shared_memory_once<int4_gemv_kernel<kGroups>>(kMaxShared);
-  launch_with_pdl(int4_gemv_kernel<kGroups>, grid, dim3(32, kWarps), static_cast<size_t>(shared_bytes),
-                  cluster, stream, product, cluster);
+  launch_with_pdl(int4_gemv_kernel<kGroups>, dim3(static_cast<unsigned>(ctas)), dim3(kThreads),
+                  static_cast<size_t>(shared_bytes), stream, product);
 }
 
 }  // namespace
@@ -209,28 +264,29 @@ void int4_gemv(View<const bf16, 3> x, const PackedInt4& w, View<float, 3> y, Str
                     aligned_to_16(w.codes),
                 "int4_gemv: rows of x and codes are 16-byte aligned");
   FATHOM_EXPECT(w.depth % kUnit == 0 && w.depth > 0, "int4_gemv: K is a multiple of 64");
-  FATHOM_EXPECT(w.rows < 1 << 24 && w.matrices <= 65535 && w.scale_words() < int64_t{1} << 31,
-                "int4_gemv: too many weights for one launch");
-  const Product product{.x          = x.data(),
-                        .x_stride   = x.stride(1),
-                        .x_matrix   = x.stride(0),
-                        .w          = w,
-                        .tokens     = static_cast<int>(T),
-                        .units      = static_cast<int>(w.depth / kUnit),
-                        .row_blocks = static_cast<int>(w.row_blocks()),
-                        .y          = y.data(),
-                        .y_stride   = y.stride(1),
-                        .y_matrix   = y.stride(0)};
-  // Clusters of four where that fills the GPU, so that a CTA has more to load for each start and end; else
-  // of eight. It decides the order of summation, so it must not depend on T.
-  const int64_t tiles   = (w.rows + kRows - 1) / kRows;
-  const int cluster     = tiles * w.matrices * 4 >= 2 * multiprocessors() ? 4 : 8;
-  const int64_t columns = (w.steps() / cluster + 1) * kStep;
-  const int64_t bytes   = T * (2 * columns + 16);
-  FATHOM_EXPECT(bytes <= kMaxShared, "int4_gemv: x must fit shared memory");
-  const dim3 grid(static_cast<unsigned>(tiles * cluster), static_cast<unsigned>(w.matrices));
-  w.group == 64 ? launch<2>(product, grid, bytes, cluster, stream)
-                : launch<1>(product, grid, bytes, cluster, stream);
+  FATHOM_EXPECT(w.scale_words() < int64_t{1} << 31, "int4_gemv: too many weights for one launch");
+  Product product{.x          = x.data(),
+                  .x_stride   = x.stride(1),
+                  .x_matrix   = x.stride(0),
+                  .w          = w,
+                  .tokens     = static_cast<int>(T),
+                  .units      = static_cast<int>(w.depth / kUnit),
+                  .row_blocks = static_cast<int>(w.row_blocks()),
+                  .y          = y.data(),
+                  .y_stride   = y.stride(1),
+                  .y_matrix   = y.stride(0)};
+  const int ctas = static_cast<int>(std::min<int64_t>(w.matrices * w.row_blocks(), multiprocessors()));
+  // How K is cut decides the order of summation, so it must not depend on T.
+  for (int64_t first = 0; first < w.depth; first += kMostColumns) {
+    const int64_t columns = std::min(w.depth - first, kMostColumns), x_bytes = T * (2 * columns + 16);
+    product.first_step  = static_cast<int>(first / kStep);
+    product.steps       = static_cast<int>((columns + kStep - 1) / kStep);
+    product.warps       = std::min(product.steps, kWarps);
+    product.x_buffers   = w.matrices > 1 && 2 * x_bytes <= kMaxShared ? 2 : 1;
+    product.add         = first > 0;
+    const int64_t bytes = product.x_buffers * x_bytes;
+    w.group == 64 ? launch<2>(product, ctas, bytes, stream) : launch<1>(product, ctas, bytes, stream);
+  }
 }
 
 }  // namespace fathom::kernels

@@ -137,8 +137,8 @@ TEST_F(Int4, AgreesWithSumsInDouble) {
   struct Shape {
     int64_t M, N, K;
   };
-  // Around units of 16 rows and 64 columns, CTAs of 128 rows, steps of 128 columns, and both sizes of
-  // clusters (the last two have enough rows for clusters of four).
+  // Around units of 16 rows and 64 columns, steps of 128 columns, fewer and more steps than warps, and
+  // launches of 8192 columns. The last three have several units for each CTA, of one or two matrices.
   for (const Shape& s : {Shape{1, 1, 64},
                          {1, 15, 128},
                          {1, 16, 192},
@@ -148,8 +148,10 @@ TEST_F(Int4, AgreesWithSumsInDouble) {
                          {1, 200, 2880},
                          {1, 320, 4096},
                          {2, 128, 8192},
+                         {2, 40, 8256},
                          {1, 8500, 320},
-                         {16, 640, 1472}})
+                         {16, 640, 1472},
+                         {40, 100, 448}})
     for (const int64_t T : {1, 2, 3, 5, 8})
       for (const int64_t group : {64, 128})
         for (const bool symmetric : {false, true}) {

@@ -5,9 +5,8 @@
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    whole waves stay whole and come first: all CTAs of a row or a column of tiles are at the same block
-// of
-//         k at the same time, whose lines L2 then reads once ("one-tile stream-K"). Only the tiles of the
-//         broken wave are cut as evenly as can be, and the CTAs of a tile add up its parts together
+//         of k at the same time, whose lines L2 then reads once ("one-tile stream-K"). Only the tiles of the
+//         broken wave are cut, as evenly as can be, and the CTAs of a tile add up its parts together
 #include "schedules.h"
 #include "split_tile.cuh"
 

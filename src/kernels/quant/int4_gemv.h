@@ -1,4 +1,5 @@
-// Products of up to 8 bf16 rows with 4-bit weights (W4A16), of one or several matrices in one launch:
+// Products of up to 8 bf16 rows with 4-bit weights (W4A16), of one or several matrices in one launch. K
+// beyond 8192 takes several launches; each after the first adds to y.
 //   y(m, t, n) = sum_k x(m, t, k) scale(m, n, k / G) (code(m, n, k) - zero(m, n, k / G))
 //
 // bytes   M N K / 2 of codes, 2.5 of each group's scale and zero point; 2 M T K of x; 4 M T N written
@@ -56,6 +57,7 @@ struct PackedInt4 {
 // Writes what `to` points at; its shape and group are those of `from`.
 void pack_int4(const Int4Matrices& from, const PackedInt4& to, StreamRef stream);
 
+// Codes are 16-byte aligned, scales 8-byte, zero points 2-byte.
 // x [M, T, K], T at most kMaxInt4GemvRows, rows contiguous and 16-byte aligned; y [M, T, N], rows contiguous.
 // Sums are in fp32; their order does not depend on T, so that a row's result does not depend on other rows.
 // Weights are read before earlier kernels of the stream have ended (programmatic dependent launch): once they

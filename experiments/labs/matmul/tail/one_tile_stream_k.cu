@@ -1,7 +1,7 @@
 // out = a b^T                 m x n, k deep, bf16
 //
-// bytes   2 (m k + n k + m n) at least, and 8 for each sum of a part that another CTA adds: at most
-//         9 MB for each direction on 132 multiprocessors, whatever the size
+// bytes   2 (m k + n k + m n) at least, and 8 for each sum of a part of a tile that is cut: at most 17 MB
+//         for each direction on 132 multiprocessors, whatever the size
 // flops   2 m n k
 // limit   tensor cores. H200: 989 TFLOP/s at 1.83 GHz
 // idea    whole waves stay whole and come first: all CTAs of a row or a column of tiles are at the same block

@@ -66,7 +66,7 @@ __device__ inline void write_slot(float4* slot, const Sums& sums, int barrier) {
       __stcg(&to[(half * kTileN / 8 + j) * 128], float4{v[0], v[1], v[2], v[3]});
     }
   ptx::bar_sync(barrier, 128);  // all of the slot is written
-  // What the barrier has shown the leader is visible before the flag is that it sets next.
+  // The whole slot is visible before the flag that the leader sets next.
   if (threadIdx.x % 128 == 0) __threadfence();
 }
 
@@ -75,9 +75,9 @@ __device__ inline void contribute(float4* slot, uint32_t* flag, const Sums& sums
   if (threadIdx.x % 128 == 0) *static_cast<volatile uint32_t*>(flag) = 1;
 }
 
-// Writes a slot, and waits until all `parts` CTAs of the tile have. They need no order: each has a
-// multiprocessor at last (launch_split_tiles), and none of their warpgroups waits for another CTA before
-// this.
+// Writes a slot, and waits until all `parts` CTAs of the tile have. The wait ends: each of these CTAs gets a
+// multiprocessor sooner or later (launch_split_tiles), and none of their warpgroups waits for another CTA
+// before this.
 __device__ inline void contribute_and_wait(float4* slot, uint32_t* count, uint32_t parts, const Sums& sums,
                                            int barrier) {
   write_slot(slot, sums, barrier);
@@ -89,8 +89,8 @@ __device__ inline void contribute_and_wait(float4* slot, uint32_t* count, uint32
   ptx::bar_sync(barrier, 128);  // the leader has seen all arrive
 }
 
-// What it waits for needs nothing of this CTA, was begun earlier (the schedules see to it), and its CTA has a
-// multiprocessor (launch_split_tiles): the wait ends.
+// The wait ends: the part needs nothing of this CTA, it was begun earlier (the schedules see to it), and its
+// CTA has a multiprocessor (launch_split_tiles).
 __device__ inline void add_slot(const float4* slot, uint32_t* flag, Sums& sums, int barrier) {
   if (threadIdx.x % 128 == 0) {
     while (*static_cast<volatile uint32_t*>(flag) == 0) __nanosleep(32);

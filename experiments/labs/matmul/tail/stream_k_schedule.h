@@ -21,10 +21,10 @@ struct Part {
 // `pieces` of the same length, at most one for each CTA; the other tiles, a whole number of waves, stay
 // whole. A CTA has its piece first and then its whole tiles, or, where `whole_first`, the other way round.
 //
-// If pieces come first: a piece begins with the end of a tile, whose owner has an earlier piece: what that
-// one waits for is what this CTA does first. Pieces are dealt in reverse, so that an owner waits for a CTA
-// with a lower number, which the GPU starts earlier. Where there are fewer tiles than CTAs a tile may have
-// many parts.
+// If pieces come first: a piece may begin with the end of a tile. That tile's owner has an earlier piece and
+// waits for the end, which is what this CTA does first. Pieces are dealt in reverse, so that an owner waits
+// for a CTA with a lower number, which the GPU starts earlier. Where there are fewer tiles than CTAs a tile
+// may have many parts.
 struct StreamK {
   int tiles, blocks;  // of the product; of k
   int ctas, cut, pieces;
@@ -49,7 +49,7 @@ struct StreamK {
     return {.tile       = tile,
             .begin      = static_cast<int>((from > tile_from ? from : tile_from) - tile_from),
             .end        = static_cast<int>((to < tile_to ? to : tile_to) - tile_from),
-            .slot       = piece + tile,  // a piece may have parts of two tiles
+            .slot       = piece + tile,  // one of the two grows from each part of the line to the next
             .others     = piece_of_block(tile_to - 1) - first_piece,
             .first_slot = first_piece + 1 + tile,
             .slot_step  = 1};
@@ -63,15 +63,16 @@ struct StreamK {
   }
 };
 
-// Into how many pieces `tiles` are cut at most: a piece of the line has some blocks.
+// Into how many pieces `tiles` are cut at most: a piece has at least four blocks, or a tile where that has
+// fewer.
 inline int most_pieces(int tiles, int blocks, int multiprocessors) {
   constexpr int64_t kFewestBlocks = 4;
   const int64_t wanted            = std::max<int64_t>(tiles, int64_t{tiles} * blocks / kFewestBlocks);
   return static_cast<int>(std::min<int64_t>(wanted, multiprocessors));
 }
 
-// The last full wave and the broken one behind it are cut: a piece is at least as long as a tile, and a tile
-// has at most two parts.
+// The last full wave and the broken one behind it are cut. With at least as many tiles as CTAs a piece is at
+// least as long as a tile, and a tile has at most two parts.
 inline StreamK two_tile_schedule(int tiles, int blocks, int multiprocessors) {
   const int ctas = most_pieces(tiles, blocks, multiprocessors), waves = tiles / ctas;
   const int cut = tiles % ctas == 0 ? 0 : tiles - std::max(0, waves - 1) * ctas;

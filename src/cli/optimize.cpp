@@ -329,8 +329,7 @@ class Search {
     write_results(folder_, run);
     write_run(flags_.artifacts, folder_, run);
     fmt::print("\n{}\n", result_text(run));
-    fmt::print(stderr, "Report: {}/report.html\n",
-               std::filesystem::absolute(folder_).lexically_normal().string());
+    print_report_path(folder_);
     const int code                 = run_exit_code(run);
     const lab::VariantRecord* best = deciding(run, "best");
     if (code != kExitOk || !best || !best->ratio) return code == kExitOk ? kExitInvalid : code;

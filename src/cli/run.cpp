@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -127,8 +126,7 @@ int run(const RunFlags& flags) {
     else if (const std::string summary = run_summary(record); !summary.empty())
       fmt::print("\n{}\n", summary);
   }
-  fmt::print(stderr, "Report: {}/report.html\n",
-             std::filesystem::absolute(folder).lexically_normal().string());
+  print_report_path(folder);
   return exit_code_of(flags, record);
 }
 

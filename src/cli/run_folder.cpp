@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -112,6 +113,12 @@ std::string make_run_folder(const std::string& artifacts, const std::string& sta
 
 void write_results(const std::string& folder, const lab::RunRecord& run) {
   write_file_atomically(folder + "/results.json", lab::json_text(to_json(run)));
+}
+
+void print_report_path(const std::string& folder) {
+  std::fflush(stdout);
+  fmt::print(stderr, "Report: {}/report.html\n",
+             std::filesystem::absolute(folder).lexically_normal().string());
 }
 
 void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run,

@@ -29,6 +29,8 @@ void write_results(const std::string& folder, const lab::RunRecord& run);
 // `results` (empty: as results_folder()).
 void write_run(const std::string& artifacts, const std::string& folder, const lab::RunRecord& run,
                const std::string& results = "");
+// On stderr, behind what stdout has: both may be the same file.
+void print_report_path(const std::string& folder);
 void write_index(const std::string& artifacts);
 
 std::vector<std::string> run_folders(const std::string& artifacts);  // those with results, oldest first

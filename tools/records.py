@@ -62,9 +62,10 @@ def others_beside(seen, load, quantity):
     entry = load_beside(seen, load)
     if not entry:
         return []
-    versions = {engine["name"]: engine.get("version", "") for engine in seen["beside"]["engines"]}
+    # "0.26.0, torch 2.11", or llama.cpp's "version: 0.5.0-dev (build 1, commit 0c1e570)"
+    versions = {engine["name"]: re.split("[,(]", engine.get("version", "").removeprefix("version: "))[0].strip() for engine in seen["beside"]["engines"]}
     found = entry["quantities"][quantity]
-    return [(f"{name} {versions[name].split(',')[0]}", of, found["ratios"][name]) for name, of in found["engines"].items() if name != "fathom"]
+    return [(f"{name} {versions[name]}", of, found["ratios"][name]) for name, of in found["engines"].items() if name != "fathom"]
 
 
 def settled(of):

@@ -160,6 +160,10 @@ std::string in_a_line(const std::string& outcome) {
   return outcome.substr(begin, outcome.find('\n', begin) - begin);
 }
 
+// A quick run has few rounds. Where a machine's speed changes while they last, neighbouring rounds are alike,
+// and there may be no interval for a ratio.
+constexpr int kMostTries = 3;
+
 struct Attempt {
   Tried tried;
   std::string status;  // right | wrong | crashed | ... | no code | not compiled
@@ -235,8 +239,31 @@ class Search {
     lab::Targets targets           = targets_;
     targets.selections[0].variants = std::move(variants);
     const Candidates compiled(candidates, targets, experiments.options);
-    return run_experiments(experiments, targets, "optimize", program_arguments(),
-                           [](const lab::RunRecord&) {});
+    for (int tries = 1;; ++tries) {
+      lab::RunRecord run = run_experiments(experiments, targets, "optimize", program_arguments(),
+                                           [](const lab::RunRecord&) {});
+      if (all_compared(run) || tries == kMostTries || CtrlC::pressed()) return run;
+    }
+  }
+
+  // Whether each right variant but the baseline has a ratio.
+  bool all_compared(const lab::RunRecord& run) const {
+    for (const lab::ExperimentRecord& experiment : run.experiments)
+      for (const lab::PointRecord& point : experiment.points)
+        for (const lab::VariantRecord& variant : point.variants)
+          if (variant.status == lab::Outcome::ok && !variant.ratio && variant.id != declared_.front())
+            return false;
+    return true;
+  }
+
+  // Of a right variant without a ratio.
+  std::string why_not_compared(const lab::RunRecord& run) const {
+    const lab::VariantRecord* baseline = deciding(run, declared_.front());
+    if (!baseline || baseline->status == lab::Outcome::ok)
+      return fmt::format("in each of {} runs its times changed too much from round to round for a ratio",
+                         kMostTries);
+    return fmt::format("in each of {} runs its baseline was not measured, at last {}: {}", kMostTries,
+                       to_string(baseline->status), baseline->detail);
   }
 
   // False: the model did not answer.
@@ -292,9 +319,12 @@ class Search {
       return;
     }
     attempt.status = seen->status == lab::Outcome::ok ? "right" : std::string(to_string(seen->status));
-    if (seen->status == lab::Outcome::ok && seen->ratio) {
+    if (seen->ratio) {
       attempt.ratio         = seen->ratio->lo;
       attempt.tried.outcome = measured_text(*seen);
+    } else if (seen->status == lab::Outcome::ok) {
+      attempt.status        = "not measured";
+      attempt.tried.outcome = why_not_compared(run);
     } else {
       attempt.tried.outcome = seen->caught_by
                                   ? fmt::format("caught by {}: {}", *seen->caught_by, seen->detail)

@@ -110,6 +110,7 @@ class GenerateFromIds(Folder):
     def test_ranks_do_not_matter(self):
         one = self.generate([5, 6, 7], "--ignore-eos", "--max-tokens", 40)["output_ids"]
         for flags in (["-tp", 2], ["--tensor-parallel-size=4", "--enable-expert-parallel"],
+                      ["-pp", 2], ["--pipeline-parallel-size=3", "-tp", 2],
                       ["-tp", 2, "--enable-expert-parallel", "--enable-eplb", "--eplb-config",
                        '{"window_size": 8, "step_interval": 4, "num_redundant_experts": 2}']):
             ranks = self.generate([5, 6, 7], "--ignore-eos", "--max-tokens", 40, *flags)["output_ids"]

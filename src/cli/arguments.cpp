@@ -45,8 +45,10 @@ std::vector<std::string> with_long_names(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments) {
     if (argument == "--") break;
-    if (argument == "-tp" || argument.starts_with("-tp="))
-      argument = "--tensor-parallel-size" + argument.substr(3);
+    for (const auto& [name, long_name] :
+         {std::pair{"-tp", "--tensor-parallel-size"}, {"-pp", "--pipeline-parallel-size"}})
+      if (argument == name || argument.starts_with(std::string(name) + "="))
+        argument = long_name + argument.substr(3);
   }
   return arguments;
 }

@@ -16,8 +16,8 @@ void add_environment_variables(CLI::App& app);
 // That is no value of --port: this removes it.
 void forget_service_links();
 
-// The arguments after the program's name with -tp as --tensor-parallel-size. Those after a lone -- are
-// another program's, and stay as they are.
+// The arguments after the program's name with -tp as --tensor-parallel-size and -pp as
+// --pipeline-parallel-size. Those after a lone -- are another program's, and stay as they are.
 std::vector<std::string> with_long_names(int argc, const char* const* argv);
 
 // "did you mean '--quick'?" for arguments that `app` did not understand; empty when no name is close.

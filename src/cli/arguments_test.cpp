@@ -90,11 +90,12 @@ TEST(Arguments, AFormatTakesAFileOnlyBehindAnEqualsSign) {
 }
 
 TEST(Arguments, ShortFlagsOfSeveralLettersHaveLongNames) {
-  const char* const line[] = {"fathom", "serve", "-tp",    "2",        "-tp=4",
-                              "-tpx",   "--",    "launch", "generate", "-tp"};
-  EXPECT_EQ(with_long_names(std::size(line), line),
-            (std::vector<std::string>{"serve", "--tensor-parallel-size", "2", "--tensor-parallel-size=4",
-                                      "-tpx", "--", "launch", "generate", "-tp"}));
+  const char* const line[] = {"fathom", "serve", "-tp", "2",      "-tp=4",    "-pp",
+                              "3",      "-tpx",  "--",  "launch", "generate", "-tp"};
+  EXPECT_EQ(
+      with_long_names(std::size(line), line),
+      (std::vector<std::string>{"serve", "--tensor-parallel-size", "2", "--tensor-parallel-size=4",
+                                "--pipeline-parallel-size", "3", "-tpx", "--", "launch", "generate", "-tp"}));
 }
 
 TEST(Arguments, AMisspeltFlagOrVerbIsRecognised) {

@@ -106,6 +106,9 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
       "--tensor-parallel-size", c.tensor_parallel,
       "Ranks that compute every layer together, each with a part of the weights, or -tp: the GPU of --device "
       "and those after it; on CPUs threads of this process, among which --threads are divided");
+  number("--pipeline-parallel-size", c.pipeline_parallel,
+         "Stages, each with a part of the layers, or -pp: on CPUs threads of this process, as ranks are, of "
+         "which a stage has --tensor-parallel-size");
   verb.add_flag("--enable-expert-parallel", c.expert_parallel,
                 "With --tensor-parallel-size: a rank has whole experts, instead of a part of each")
       ->group("Engine");

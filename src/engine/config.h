@@ -21,6 +21,10 @@ struct EngineConfig {
   // expert_parallel a rank has whole experts.
   int64_t tensor_parallel = 1;
   bool expert_parallel    = false;
+  // Stages, each with some of the layers and with tensor_parallel ranks. A step's rows go through them in
+  // micro-batches, so that stages work at the same time. On CPUs.
+  int64_t pipeline_parallel = 1;
+  int64_t ranks() const { return pipeline_parallel * tensor_parallel; }
   // Moves experts between ranks while the engine serves, and holds replicas of hot ones, by what was computed
   // so far (engine/expert_balancer.h). With expert_parallel, on CPUs. Answers then differ by the order of
   // sums between one placement and the next. Names and defaults are those of vLLM's EPLBConfig.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 
 #include "core/cpus.h"
 #include "core/expect.h"
@@ -42,7 +44,18 @@ model::Ops ops_of(const EngineConfig& config) {
 
 int threads_of_rank(const EngineConfig& config) {
   const int threads = config.threads > 0 ? config.threads : host_threads();
-  return std::max(1, threads / static_cast<int>(config.tensor_parallel));
+  return std::max(1, threads / static_cast<int>(config.ranks()));
+}
+
+// Rows of a micro-batch for a step of so many. In M micro-batches a step of N stages takes M + N - 1 turns of
+// a stage. A turn reads the stage's weights, which takes as long as computing some kRowsOfAPass rows, and
+// computes rows / M of them, so that sqrt((N - 1) rows / kRowsOfAPass) micro-batches take least. Steps of 16
+// and of 512 rows of gpt-oss-20b's layers on a Zen 3 (`fathom bench latency`) make it some 30.
+int64_t rows_of_micro_batch(int64_t rows, int64_t stages) {
+  constexpr double kRowsOfAPass = 30;
+  const double best             = std::sqrt(static_cast<double>((stages - 1) * rows) / kRowsOfAPass);
+  const auto batches            = std::clamp<int64_t>(std::llround(best), 1, rows);
+  return (rows + batches - 1) / batches;
 }
 
 }  // namespace
@@ -50,23 +63,25 @@ int threads_of_rank(const EngineConfig& config) {
 CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                      const std::array<int64_t, kKvKinds>& pages, int64_t rank, const model::Weights* weights)
     : rank_(rank),
-      shard_(model::shard_of(checkpoint.config, weights ? *weights : checkpoint.weights,
-                             shard_options(config), rank)),
+      cut_(shard_options(config)),
+      samples_(rank == (cut_.stages - 1) * cut_.ranks),
+      shard_(model::shard_of(checkpoint.config, weights ? *weights : checkpoint.weights, cut_, rank)),
       vocab_size_(checkpoint.config.vocab_size),
       max_rows_(std::max({config.step_tokens, config.draft_tokens + 1})),
       max_logit_rows_(std::max(std::min(config.max_sequences, kLogitRows), config.draft_tokens + 1)),
       page_size_(config.page_size),
+      most_drafts_(config.draft_tokens),
       threads_(threads_of_rank(config)),
       model_(shard_.config, shard_.weights, ops_of(config), max_rows_, max_logit_rows_, threads_),
       kv_(shard_.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),
-      logits_(max_logit_rows_ * vocab_size_) {
+      logits_(last_stage() ? max_logit_rows_ * vocab_size_ : 0) {
   for (const auto& [name, tensor] : checkpoint.tensors.tensors())
     memory_.weights += static_cast<int64_t>(tensor.bytes.size());
-  for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
-    layers_[checkpoint.config.layers[l] == model::Attention::full ? kFull : kWindow].push_back(
+  for (size_t l = 0; l < shard_.config.layers.size(); ++l)
+    layers_[shard_.config.layers[l] == model::Attention::full ? kFull : kWindow].push_back(
         static_cast<int64_t>(l));
-  for (size_t l = 0; l < checkpoint.config.layers.size(); ++l)
+  for (size_t l = 0; l < shard_.config.layers.size(); ++l)
     for (const auto& half :
          {kv_.layer(static_cast<int64_t>(l)).keys, kv_.layer(static_cast<int64_t>(l)).values}) {
       memory_.kv_cache += half.size() * int64_t{sizeof(float)};
@@ -94,7 +109,7 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     model_.set_adapters(std::move(adapters));
   }
   memory_.workspace = model_.workspace_bytes() + adapter_bytes + logits_.size() * int64_t{sizeof(float)};
-  if (config.async_scheduling || config.tensor_parallel > 1) worker_ = std::thread([this] { work(); });
+  if (config.async_scheduling || config.ranks() > 1) worker_ = std::thread([this] { work(); });
 }
 
 CpuRunner::~CpuRunner() {
@@ -108,9 +123,9 @@ CpuRunner::~CpuRunner() {
   worker_.join();
 }
 
-void CpuRunner::join(std::unique_ptr<comm::Group> group) {
-  group_ = std::move(group);
-  model_.join(group_.get());
+void CpuRunner::join(RankGroups groups) {
+  groups_ = std::move(groups);
+  model_.join(groups_.tensor.get());
 }
 
 Status CpuRunner::swap_weights(std::vector<model::ProcessedWeights>& ranks) {
@@ -121,6 +136,17 @@ Status CpuRunner::swap_weights(std::vector<model::ProcessedWeights>& ranks) {
 bool CpuRunner::wait_for(std::chrono::milliseconds time) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, time, [&] { return state_ == State::done; });
+}
+
+void CpuRunner::give_up_step() {
+  const std::lock_guard lock(step_is_read_);
+  step_ = nullptr;
+}
+
+std::unique_lock<std::mutex> CpuRunner::step_to_read() {
+  std::unique_lock lock(step_is_read_);
+  if (!step_) throw std::runtime_error("came late: the step had been given up");
+  return lock;
 }
 
 std::string CpuRunner::device_name() const {
@@ -213,6 +239,9 @@ void CpuRunner::execute_model(const SchedulerOutput& step) {
     }
   }
   first_row_of_sequence_.push_back(static_cast<int64_t>(tokens_.size()));
+  micro_batch_rows_ = max_rows_;
+  if (cut_.stages > 1)  // a sequence with drafts is not split
+    micro_batch_rows_ = std::max(rows_of_micro_batch(std::ssize(tokens_), cut_.stages), most_drafts_ + 1);
 
   {
     const std::lock_guard lock(mutex_);
@@ -238,23 +267,24 @@ void CpuRunner::run_step() {
       const TimePoint start = std::chrono::steady_clock::now();
       forward(batch);
       forward_s_ += seconds_since(start);
-      sample(batch);
+      compute_logits(batch);
     }
   } catch (const std::exception& error) {
     for (SequenceOutput& output : outputs_) output = {.error = error.what()};
     failure_ = std::current_exception();
-    join(nullptr);
+    join({});
   }
 }
 
-// The rows after those of `before`, as many as a forward pass takes. A sequence with drafts is not split.
+// The rows after those of `before`, as many as a micro-batch has. A sequence with drafts is not split. The
+// same on all ranks.
 CpuRunner::MicroBatch CpuRunner::next_micro_batch(const MicroBatch& before) const {
   const auto rows = static_cast<int64_t>(tokens_.size());
   MicroBatch batch{.first_row = before.first_row + before.rows, .first_sequence = before.first_sequence};
   while (batch.first_sequence < sampled_rows_.size() &&
          first_row_of_sequence_[batch.first_sequence + 1] <= batch.first_row)
     ++batch.first_sequence;
-  int64_t end = std::min(rows, batch.first_row + max_rows_);
+  int64_t end = std::min(rows, batch.first_row + std::min(micro_batch_rows_, max_rows_));
   for (size_t e = batch.first_sequence; e < sampled_rows_.size() && first_row_of_sequence_[e] < end; ++e) {
     if (sampled_rows_[e].drafts > 0 && first_row_of_sequence_[e + 1] > end) {
       end = first_row_of_sequence_[e];
@@ -278,6 +308,10 @@ void CpuRunner::forward(const MicroBatch& batch) {
         block_tables_[kind].data() + static_cast<int64_t>(batch.first_sequence) * pages_per_sequence_,
         {batch.sequences, pages_per_sequence_});
   };
+  const View<float, 2> x = model_.hidden_states(batch.rows);
+  const std::span stream(x.data(), static_cast<size_t>(x.size()));
+  const auto before = static_cast<int>(stage() - 1), after = static_cast<int>(stage() + 1);
+  if (before >= 0) groups_.pipeline->receive(stream, before);
   model_.forward(
       {.tokens       = View<const int32_t, 1>(tokens_.data() + batch.first_row, {batch.rows}),
        .rows         = {.first_row = View<const int32_t, 1>(first_row_.data(), {batch.sequences + 1}),
@@ -286,9 +320,12 @@ void CpuRunner::forward(const MicroBatch& batch) {
        .window_pages = table(kWindow),
        .adapters     = adapter_names_.empty() ? std::span<const int32_t>()
                                               : std::span(adapters_).subspan(
-                                                    batch.first_sequence, static_cast<size_t>(batch.sequences))},
+                                                    batch.first_sequence, static_cast<size_t>(batch.sequences)),
+       .embed        = before < 0},
       kv_);
+  if (after < cut_.stages) groups_.pipeline->send(std::span<const float>(stream), after);
   if (!drafter_) return;
+  const auto reading = step_to_read();
   const View<const float, 2> features = model_.features();
   for (int64_t e = 0; e < batch.sequences; ++e) {
     const Sequence& sequence = *step_->sequences[batch.first_sequence + static_cast<size_t>(e)].sequence;
@@ -299,9 +336,10 @@ void CpuRunner::forward(const MicroBatch& batch) {
   }
 }
 
-void CpuRunner::sample(const MicroBatch& micro) {
+void CpuRunner::compute_logits(const MicroBatch& micro) {
+  if (!last_stage()) return;
   const NvtxRange range("sample");
-  std::vector<SequenceLogits> batch;
+  std::vector<size_t> sequences;  // of the step, whose logits are computed next
   std::vector<int32_t> rows;
   const auto flush = [&] {
     const auto R    = static_cast<int64_t>(rows.size());
@@ -309,9 +347,9 @@ void CpuRunner::sample(const MicroBatch& micro) {
     model_.logits(View<const int32_t, 1>(rows.data(), {R}), logits_.as({R, vocab_size_}));
     forward_s_ += seconds_since(start);
     start = std::chrono::steady_clock::now();
-    if (rank_ == 0) sample_and_verify(batch, vocab_size_, threads_, samplers_);
+    if (samples_) sample(sequences);
     sample_s_ += seconds_since(start);
-    batch.clear(), rows.clear();
+    sequences.clear(), rows.clear();
   };
   for (size_t e = micro.first_sequence; e < micro.first_sequence + static_cast<size_t>(micro.sequences);
        ++e) {
@@ -319,13 +357,22 @@ void CpuRunner::sample(const MicroBatch& micro) {
     if (!sampled_rows_[e].samples || end > micro.rows) continue;
     const int64_t sampled_rows = 1 + sampled_rows_[e].drafts;
     if (static_cast<int64_t>(rows.size()) + sampled_rows > max_logit_rows_) flush();
-    if (rank_ == 0)
-      batch.push_back({.scheduled = &step_->sequences[e],
-                       .logits    = logits_.data() + static_cast<int64_t>(rows.size()) * vocab_size_,
-                       .output    = &outputs_[e]});
+    sequences.push_back(e);
     for (int64_t r = end - sampled_rows; r < end; ++r) rows.push_back(static_cast<int32_t>(r));
   }
   if (!rows.empty()) flush();
+}
+
+// Of sequences of the step whose logits lie one behind another.
+void CpuRunner::sample(const std::vector<size_t>& sequences) {
+  const auto reading = step_to_read();
+  std::vector<SequenceLogits> batch;
+  const float* logits = logits_.data();
+  for (const size_t e : sequences) {
+    batch.push_back({.scheduled = &step_->sequences[e], .logits = logits, .output = &outputs_[e]});
+    logits += (1 + sampled_rows_[e].drafts) * vocab_size_;
+  }
+  sample_and_verify(batch, vocab_size_, threads_, samplers_);
 }
 
 std::unique_ptr<ModelRunner> make_cpu_runner(const model::Checkpoint& checkpoint, const EngineConfig& config,

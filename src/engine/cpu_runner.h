@@ -29,10 +29,17 @@
 
 namespace fathom::engine {
 
+// What one rank of several has of its groups. Null: there is one rank of that kind.
+struct RankGroups {
+  std::unique_ptr<comm::Group> tensor;    // the ranks of its stage
+  std::unique_ptr<comm::Group> pipeline;  // its like of every stage
+};
+
 class CpuRunner final : public ModelRunner {
  public:
-  // Of several ranks it is number `rank`. All execute the same steps; rank 0 alone samples and drafts. The
-  // weights are those of `weights` where it is given, which need not outlive the constructor.
+  // Of several ranks it is number `rank` (model::ShardOptions). All execute the same steps; the first rank of
+  // the last stage alone samples, and rank 0 drafts. The weights are those of `weights` where it is given,
+  // which need not outlive the constructor.
   CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
             const std::array<int64_t, kKvKinds>& pages, int64_t rank = 0,
             const model::Weights* weights = nullptr);
@@ -52,17 +59,20 @@ class CpuRunner final : public ModelRunner {
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
   void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
-  // For a rank of several, before its first step and after one that failed, where it leaves its group so that
-  // the other ranks do not wait for it. Not while a step is in flight.
-  void join(std::unique_ptr<comm::Group> group);
+  // For a rank of several, before its first step and after one that failed, where it leaves its groups so
+  // that the other ranks do not wait for it. Not while a step is in flight.
+  void join(RankGroups groups);
   // GptOss::place_experts. Not while a step is in flight.
   void place_experts(std::shared_ptr<const model::ExpertTable> table) {
-    model_.place_experts(std::move(table), rank_);
+    model_.place_experts(std::move(table), rank_ % cut_.ranks);
   }
   Status swap_weights(std::vector<model::ProcessedWeights>& ranks) override;
   bool in_flight() const { return state_of_step() != State::idle; }
   // Whether the step in flight is done within that time.
   bool wait_for(std::chrono::milliseconds time);
+  // From now on the step in flight does not read the plan that it was given, which may end before it does: it
+  // throws where it would. For a rank of several that takes too long.
+  void give_up_step();
   // What ended the latest step; null: nothing did.
   const std::exception_ptr& failure() const { return failure_; }
   int64_t kv_heads() const { return shard_.config.num_key_value_heads; }
@@ -91,15 +101,21 @@ class CpuRunner final : public ModelRunner {
   void work();  // the loop of worker_
   void run_step();
   MicroBatch next_micro_batch(const MicroBatch& before) const;
+  int64_t stage() const { return cut_.stage_of(rank_); }
+  bool last_stage() const { return stage() + 1 == cut_.stages; }
+  std::unique_lock<std::mutex> step_to_read();  // throws where the step was given up
   void forward(const MicroBatch& batch);
   int32_t adapter_of(const std::string& name) const;  // -1: ""
-  void sample(const MicroBatch& batch);
+  void compute_logits(const MicroBatch& batch);  // and samples
+  void sample(const std::vector<size_t>& sequences);
 
-  const int64_t rank_;
+  const int64_t rank_;  // of all
+  const model::ShardOptions cut_;
+  const bool samples_;  // it is the first rank of the last stage
   const model::Shard shard_;
-  const int64_t vocab_size_, max_rows_, max_logit_rows_, page_size_;
+  const int64_t vocab_size_, max_rows_, max_logit_rows_, page_size_, most_drafts_;
   ThreadPool threads_;
-  std::unique_ptr<comm::Group> group_;  // null where there is one rank, or this one has left
+  RankGroups groups_;
   model::GptOss model_;
   model::KvCache kv_;
   std::array<std::vector<int64_t>, kKvKinds> layers_;  // of each kind
@@ -109,9 +125,11 @@ class CpuRunner final : public ModelRunner {
   Buffer<float> logits_;
   MemoryUse memory_;
 
-  // The step in flight. Rank 0 alone reads *step_, to sample and to draft: a rank that comes late may outlive
-  // it.
-  const SchedulerOutput* step_ = nullptr;
+  // The step in flight. The rank that samples, and the one that drafts, alone read *step_, while they hold the
+  // lock of step_to_read(): a rank that comes late may outlive it.
+  const SchedulerOutput* step_ = nullptr;  // null: it was given up
+  std::mutex step_is_read_;
+  int64_t micro_batch_rows_    = 0;  // at most
   struct SampledRows {
     int64_t drafts = 0;
     bool samples   = false;

@@ -61,7 +61,7 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<model::Checkpoint>
   const auto resolved = resolve_config(checkpoint, config);
   if (!resolved) return resolved.error();
   const auto group        = comm::group_options_from_environment();
-  const bool ranks_on_cpu = resolved->tensor_parallel > 1 && !resolved->gpu;
+  const bool ranks_on_cpu = resolved->ranks() > 1 && !resolved->gpu;
   if (!group && ranks_on_cpu) return group.error();
   const auto ours = [&](const std::array<int64_t, kKvKinds>& pages) -> std::unique_ptr<ModelRunner> {
     if (ranks_on_cpu) return std::make_unique<RankedRunner>(checkpoint, *resolved, pages, *group);

@@ -376,6 +376,15 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   configs["four ranks, expert parallel"].expert_parallel  = true;
   configs["four ranks, expert parallel"].async_scheduling = false;
 
+  configs["three stages"]                                       = all;
+  configs["three stages"].pipeline_parallel                     = 3;
+  configs["two stages of two ranks"]                            = configs["drafts, few pages, small pieces"];
+  configs["two stages of two ranks"].pipeline_parallel          = 2;
+  configs["two stages of two ranks"].tensor_parallel            = 2;
+  configs["two stages, drafts, in one piece"]                   = configs["suffix drafts"];
+  configs["two stages, drafts, in one piece"].chunked_prefill   = false;
+  configs["two stages, drafts, in one piece"].pipeline_parallel = 2;
+
   configs["experts that move"]                 = configs["drafts of 3"];
   configs["experts that move"].tensor_parallel = 2;
   configs["experts that move"].expert_parallel = true;
@@ -409,6 +418,8 @@ TEST_F(EngineTest, GiveTheSameTokensWithAnyFeatures) {
   EXPECT_LT(stats["drafts of 3"].accepted_tokens, stats["drafts of 3"].drafted_tokens);
   EXPECT_GT(stats["suffix drafts"].accepted_tokens, 0);
   EXPECT_EQ(stats["two ranks"].rank_imbalance, std::nullopt);
+  EXPECT_EQ(stats["three stages"].rank_imbalance, std::nullopt);
+  EXPECT_EQ(stats["three stages"].router_imbalance, stats["all on"].router_imbalance);
   EXPECT_GT(stats["experts that move"].eplb->experts_moved, 0);
   EXPECT_GE(stats["four ranks, expert parallel"].rank_imbalance, 1.0);
   EXPECT_LE(stats["four ranks, expert parallel"].rank_imbalance,

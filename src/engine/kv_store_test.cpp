@@ -34,13 +34,14 @@ class KvStoreTest : public testing::Test {
     delete folder_;
     folder_ = nullptr;
   }
-  static std::unique_ptr<Engine> engine(int64_t kv_tokens = 4096, int64_t ranks = 1) {
-    EngineConfig config{.threads         = 1,
-                        .tensor_parallel = ranks,
-                        .expert_parallel = ranks > 1,
-                        .max_context     = 512,
-                        .kv_tokens       = kv_tokens,
-                        .step_tokens     = 48};
+  static std::unique_ptr<Engine> engine(int64_t kv_tokens = 4096, int64_t ranks = 1, int64_t stages = 1) {
+    EngineConfig config{.threads           = 1,
+                        .tensor_parallel   = ranks,
+                        .expert_parallel   = ranks > 1,
+                        .pipeline_parallel = stages,
+                        .max_context       = 512,
+                        .kv_tokens         = kv_tokens,
+                        .step_tokens       = 48};
     auto opened = Engine::open(folder_->path(), config);
     EXPECT_TRUE(opened) << opened.error().message;
     return std::move(opened).value();
@@ -134,14 +135,19 @@ TEST_F(KvStoreTest, OwnersAreReleased) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-// With four ranks on two KV heads, two have a copy of each.
-TEST_F(KvStoreTest, BlocksAreTheSameForAnyNumberOfRanks) {
-  const auto alone = engine(), two = engine(4096, 2), four = engine(4096, 4);
-  int salt = 0;
+// With four ranks on two KV heads, two have a copy of each. Four stages have a layer each, so that two have
+// no blocks of a kind; three have 1, 1 and 2.
+TEST_F(KvStoreTest, BlocksAreTheSameForAnyNumberOfRanksAndStages) {
+  const auto alone = engine(), two = engine(4096, 2), four = engine(4096, 4), stages = engine(4096, 1, 4),
+             both = engine(4096, 2, 3);
+  int salt        = 0;
   for (const auto& [prefiller, decoder] : {std::pair{alone.get(), two.get()},
                                            {two.get(), four.get()},
                                            {four.get(), two.get()},
-                                           {four.get(), alone.get()}}) {
+                                           {four.get(), alone.get()},
+                                           {alone.get(), stages.get()},
+                                           {stages.get(), both.get()},
+                                           {both.get(), alone.get()}}) {
     const auto prompt   = prompt_of(97, ++salt);
     const Blocks blocks = prefill(*prefiller, prompt);
     EXPECT_TRUE(with_kv(*decoder, [&](KvStore& store) { return store.insert(prompt, "", list_of(blocks)); }));

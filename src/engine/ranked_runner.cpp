@@ -34,9 +34,10 @@ RankedRunner::RankedRunner(const model::Checkpoint& checkpoint, const EngineConf
                            const std::array<int64_t, kKvKinds>& pages, const comm::GroupOptions& options,
                            MakeGroups make_groups)
     : options_(options),
+      tensor_ranks_(static_cast<size_t>(config.tensor_parallel)),
+      sampler_(static_cast<size_t>(config.ranks() - config.tensor_parallel)),
       make_groups_(make_groups ? std::move(make_groups)
-                               : [size = static_cast<int>(config.tensor_parallel),
-                                  options] { return comm::make_thread_groups(size, options); }),
+                               : [config, options] { return make_rank_groups(config, options); }),
       kv_heads_(checkpoint.config.num_key_value_heads),
       head_bytes_(checkpoint.config.head_dim * int64_t{sizeof(float)}),
       experts_(checkpoint.config.num_local_experts) {
@@ -46,7 +47,7 @@ RankedRunner::RankedRunner(const model::Checkpoint& checkpoint, const EngineConf
     shared                = model::with_contiguous_experts(checkpoint.weights, threads);
     shared_experts_bytes_ = shared.copied_bytes;
   }
-  for (int64_t rank = 0; rank < config.tensor_parallel; ++rank)
+  for (int64_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(std::make_unique<CpuRunner>(checkpoint, config, pages, rank,
                                                  config.eplb.enabled ? &shared.weights : nullptr));
   if (!config.eplb.enabled) return;
@@ -96,7 +97,9 @@ std::vector<SequenceOutput> RankedRunner::get_output(const SchedulerOutput& step
     for (size_t r = 0; r < ranks_.size(); ++r)
       if (ranks_[r]->wait_for(0ms)) {
         auto of_rank = ranks_[r]->get_output(step);
-        if (r == 0) outputs = std::move(of_rank);
+        if (r == sampler_) outputs = std::move(of_rank);
+      } else {
+        ranks_[r]->give_up_step();
       }
     if (failure_) joined_ = false;
     // All ranks are idle, unless one failed.
@@ -125,6 +128,20 @@ void RankedRunner::wait_for_ranks() {
         0ms, std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())));
 }
 
+// A group numbers its own ranks. Where there are stages of several ranks, its text needs its group's name.
+RankFailure RankedRunner::failure_seen_by(size_t rank, const comm::GroupError& error) const {
+  const auto width = static_cast<int>(tensor_ranks_), stage = static_cast<int>(rank) / width,
+             place       = static_cast<int>(rank) % width;
+  const bool of_pipeline = error.operation() == comm::Operation::message;
+  RankFailure failure{.rank      = of_pipeline ? error.rank() * width + place : stage * width + error.rank(),
+                      .operation = error.operation(),
+                      .text      = error.what()};
+  if (width > 1 && ranks_.size() > tensor_ranks_)
+    failure.text = of_pipeline ? fmt::format("among rank {} of every stage, {}", place, failure.text)
+                               : fmt::format("in stage {}, {}", stage, failure.text);
+  return failure;
+}
+
 // What a rank threw itself says more than what the others saw of it. Ranks that are not done do not count.
 std::optional<RankFailure> RankedRunner::failure_of_ranks() const {
   std::optional<RankFailure> seen, thrown;
@@ -133,7 +150,7 @@ std::optional<RankFailure> RankedRunner::failure_of_ranks() const {
     try {
       std::rethrow_exception(ranks_[r]->failure());
     } catch (const comm::GroupError& error) {
-      if (!seen) seen = {.rank = error.rank(), .operation = error.operation(), .text = error.what()};
+      if (!seen) seen = failure_seen_by(r, error);
     } catch (const std::exception& error) {
       if (!thrown)
         thrown = {.rank      = static_cast<int>(r),
@@ -150,7 +167,11 @@ std::optional<RankFailure> RankedRunner::failure_of_ranks() const {
 }
 
 std::string RankedRunner::device_name() const {
-  return fmt::format("{} ranks of {}", ranks_.size(), ranks_[0]->device_name());
+  const size_t stages    = ranks_.size() / tensor_ranks_;
+  const std::string each = tensor_ranks_ == 1
+                               ? ranks_[0]->device_name()
+                               : fmt::format("{} ranks of {}", tensor_ranks_, ranks_[0]->device_name());
+  return stages == 1 ? each : fmt::format("{} stages of {}", stages, each);
 }
 
 int RankedRunner::threads() const { return static_cast<int>(ranks_.size()) * ranks_[0]->threads(); }
@@ -176,8 +197,27 @@ Status RankedRunner::swap_weights(std::vector<model::ProcessedWeights>& weights)
   return Ok{};
 }
 
+View<const int64_t, 2> RankedRunner::of_all_layers(View<const int64_t, 2> (CpuRunner::*load)() const,
+                                                   std::vector<int64_t>& all) const {
+  const View<const int64_t, 2> first = (*ranks_[0].*load)();
+  if (ranks_.size() == tensor_ranks_) return first;
+  all.clear();
+  for (size_t r = 0; r < ranks_.size(); r += tensor_ranks_) {
+    const View<const int64_t, 2> of_stage = (*ranks_[r].*load)();
+    all.insert(all.end(), of_stage.data(), of_stage.data() + of_stage.size());
+  }
+  return {all.data(), {std::ssize(all) / first.extent(1), first.extent(1)}};
+}
+
+// Of all heads, in the layers of the rank's stage.
+int64_t RankedRunner::kv_block_bytes_of_stage(KvKind kind, size_t rank) const {
+  return ranks_[rank]->kv_block_bytes(kind) / ranks_[rank]->kv_heads() * kv_heads_;
+}
+
 int64_t RankedRunner::kv_block_bytes(KvKind kind) const {
-  return ranks_[0]->kv_block_bytes(kind) / ranks_[0]->kv_heads() * kv_heads_;
+  int64_t bytes = 0;
+  for (size_t r = 0; r < ranks_.size(); r += tensor_ranks_) bytes += kv_block_bytes_of_stage(kind, r);
+  return bytes;
 }
 
 // Of a block of all heads and of a rank's block: where the bytes of the rank's heads lie, for each layer,
@@ -188,18 +228,23 @@ struct RankedRunner::HeadPiece {
 
 std::vector<RankedRunner::HeadPiece> RankedRunner::head_pieces(KvKind kind, size_t rank) const {
   const int64_t heads = ranks_[rank]->kv_heads(), bytes = heads * head_bytes_;
-  const int64_t first = kv_heads_ * static_cast<int64_t>(rank) / static_cast<int64_t>(ranks_.size());
+  const int64_t first =
+      kv_heads_ * static_cast<int64_t>(rank % tensor_ranks_) / static_cast<int64_t>(tensor_ranks_);
+  int64_t earlier_layers = 0;  // bytes
+  for (size_t r = 0; r < first_rank_of_stage(rank); r += tensor_ranks_)
+    earlier_layers += kv_block_bytes_of_stage(kind, r);
   std::vector<HeadPiece> pieces;
   for (int64_t p = 0; p < ranks_[rank]->kv_block_bytes(kind) / bytes; ++p)
-    pieces.push_back({.of_all  = static_cast<size_t>((p * kv_heads_ + first) * head_bytes_),
+    pieces.push_back({.of_all  = static_cast<size_t>(earlier_layers + (p * kv_heads_ + first) * head_bytes_),
                       .of_rank = static_cast<size_t>(p * bytes),
                       .bytes   = static_cast<size_t>(bytes)});
   return pieces;
 }
 
 void RankedRunner::read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const {
-  std::vector<std::byte> block(static_cast<size_t>(ranks_[0]->kv_block_bytes(kind)));
+  std::vector<std::byte> block;
   for (size_t r = 0; r < ranks_.size(); ++r) {
+    block.resize(static_cast<size_t>(ranks_[r]->kv_block_bytes(kind)));
     ranks_[r]->read_kv_block(kind, page, block);
     for (const HeadPiece& piece : head_pieces(kind, r))
       std::memcpy(to.data() + piece.of_all, block.data() + piece.of_rank, piece.bytes);
@@ -207,12 +252,28 @@ void RankedRunner::read_kv_block(KvKind kind, Page page, std::span<std::byte> to
 }
 
 void RankedRunner::write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) {
-  std::vector<std::byte> block(static_cast<size_t>(ranks_[0]->kv_block_bytes(kind)));
+  std::vector<std::byte> block;
   for (size_t r = 0; r < ranks_.size(); ++r) {
+    block.resize(static_cast<size_t>(ranks_[r]->kv_block_bytes(kind)));
     for (const HeadPiece& piece : head_pieces(kind, r))
       std::memcpy(block.data() + piece.of_rank, from.data() + piece.of_all, piece.bytes);
     ranks_[r]->write_kv_block(kind, page, block);
   }
+}
+
+std::vector<RankGroups> make_rank_groups(const EngineConfig& config, const comm::GroupOptions& options) {
+  const auto stages = static_cast<size_t>(config.pipeline_parallel),
+             width  = static_cast<size_t>(config.tensor_parallel);
+  std::vector<RankGroups> groups(stages * width);
+  for (size_t s = 0; s < stages && width > 1; ++s) {
+    auto of_stage = comm::make_thread_groups(static_cast<int>(width), options);
+    for (size_t t = 0; t < width; ++t) groups[s * width + t].tensor = std::move(of_stage[t]);
+  }
+  for (size_t t = 0; t < width && stages > 1; ++t) {
+    auto of_place = comm::make_thread_groups(static_cast<int>(stages), options);
+    for (size_t s = 0; s < stages; ++s) groups[s * width + t].pipeline = std::move(of_place[s]);
+  }
+  return groups;
 }
 
 }  // namespace fathom::engine

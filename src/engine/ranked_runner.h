@@ -1,6 +1,10 @@
 // Runs steps on several ranks of this process, each a runner with its part of the model (model/shard.h) and
-// its part of the KV cache. All ranks execute the plan of one scheduler in lockstep: twice a layer they sum
-// their parts, and once a step they gather the logits, from which rank 0 samples.
+// its part of the KV cache. All ranks execute the plan of one scheduler: twice a layer those of a stage sum
+// their parts, and once a step those of the last stage gather the logits, from which its first rank samples.
+//
+// With several stages a step's rows go through them in micro-batches, as messages between ranks with the same
+// place in neighbouring stages. A stage begins with a micro-batch when it comes, and no stage begins the next
+// step before the last one has sampled.
 //
 // With expert parallelism the batch is the same on all ranks, so no token travels: a rank computes what its
 // own experts add, and the sum that tensor parallelism has anyway joins them. With EPLB experts move between
@@ -36,10 +40,10 @@ struct RankFailure {
 
 class RankedRunner final : public ModelRunner {
  public:
-  using MakeGroups = std::function<std::vector<std::unique_ptr<comm::Group>>()>;
+  using MakeGroups = std::function<std::vector<RankGroups>()>;  // for each rank
 
-  // config.tensor_parallel ranks. A step that fails ends within three timeouts of `options`. Tests give
-  // groups of their own; others get comm::make_thread_groups().
+  // config.ranks() ranks. A step that fails ends within three timeouts of `options`. Tests give groups of
+  // their own; others get make_rank_groups().
   RankedRunner(const model::Checkpoint& checkpoint, const EngineConfig& config,
                const std::array<int64_t, kKvKinds>& pages, const comm::GroupOptions& options,
                MakeGroups make_groups = {});
@@ -54,8 +58,12 @@ class RankedRunner final : public ModelRunner {
   std::string device_name() const override;
   int threads() const override;
   MemoryUse memory() const override;
-  View<const int64_t, 2> expert_load() const override { return ranks_[0]->expert_load(); }
-  View<const int64_t, 2> rank_load() const override { return ranks_[0]->rank_load(); }
+  View<const int64_t, 2> expert_load() const override {
+    return of_all_layers(&CpuRunner::expert_load, expert_load_);
+  }
+  View<const int64_t, 2> rank_load() const override {
+    return of_all_layers(&CpuRunner::rank_load, rank_load_);
+  }
   const EplbStats* eplb() const override { return balancer_ ? &balancer_->stats() : nullptr; }
   // [layer]: from the next step on ranks compute these experts. With config.eplb, and not while a step is in
   // flight. For tests; steps do it themselves.
@@ -66,24 +74,35 @@ class RankedRunner final : public ModelRunner {
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
   void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
-  double forward_s() const override { return ranks_[0]->forward_s(); }
-  double sample_s() const override { return ranks_[0]->sample_s(); }
+  double forward_s() const override { return ranks_[sampler_]->forward_s(); }
+  double sample_s() const override { return ranks_[sampler_]->sample_s(); }
 
  private:
   struct HeadPiece;
 
   void wait_for_ranks();
   std::optional<RankFailure> failure_of_ranks() const;
+  RankFailure failure_seen_by(size_t rank, const comm::GroupError& error) const;
   std::vector<HeadPiece> head_pieces(KvKind kind, size_t rank) const;
+  size_t first_rank_of_stage(size_t rank) const { return rank - rank % tensor_ranks_; }
+  int64_t kv_block_bytes_of_stage(KvKind kind, size_t rank) const;
+  // Every stage's rows, one behind another, in `all` where there are several stages.
+  View<const int64_t, 2> of_all_layers(View<const int64_t, 2> (CpuRunner::*load)() const,
+                                       std::vector<int64_t>& all) const;
 
   const comm::GroupOptions options_;
+  const size_t tensor_ranks_, sampler_;  // the rank that samples
   const MakeGroups make_groups_;
   const int64_t kv_heads_, head_bytes_, experts_;
   std::vector<std::unique_ptr<CpuRunner>> ranks_;
+  mutable std::vector<int64_t> expert_load_, rank_load_;
   std::optional<ExpertBalancer> balancer_;  // with EPLB
   int64_t shared_experts_bytes_ = 0;        // copies of experts that all ranks read, with EPLB
   bool joined_                  = false;    // the ranks have a group in which no step has failed
   std::optional<RankFailure> failure_;
 };
+
+// Groups of threads for config.ranks() ranks.
+std::vector<RankGroups> make_rank_groups(const EngineConfig& config, const comm::GroupOptions& options);
 
 }  // namespace fathom::engine

@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -96,6 +97,32 @@ TEST(RankedRunner, AnyNumberOfRanksGivesTheTokensOfOne) {
   EXPECT_NE(expected[0], expected[1]);  // the seed has an effect
 }
 
+EngineConfig config_of_stages(int64_t stages, int64_t ranks) {
+  EngineConfig config      = config_of_ranks(ranks, false);
+  config.pipeline_parallel = stages;
+  return config;
+}
+
+std::vector<std::vector<TokenId>> answers_of(Engine& engine);
+EngineConfig config_with_eplb(int64_t ranks, int64_t redundant);
+
+// Of six layers, also where stages have one each, so that each has layers of one kind only.
+TEST(RankedRunner, AnyNumberOfStagesGivesTheTokensOfOne) {
+  const auto expected = answers_of(*Engine::start(bundled(), config_of_ranks(1, false)).value());
+  for (const auto& [stages, ranks] : {std::pair{2, 1}, {3, 1}, {6, 1}, {2, 2}, {3, 4}}) {
+    SCOPED_TRACE(testing::Message() << stages << " stages of " << ranks);
+    auto engine = Engine::start(bundled(), config_of_stages(stages, ranks));
+    ASSERT_TRUE(engine) << engine.error().message;
+    EXPECT_EQ(answers_of(**engine), expected);
+    EXPECT_TRUE((*engine)->drain(60s));
+    const View<const int64_t, 2> load = (*engine)->expert_load();
+    ASSERT_EQ(load.extent(0), 6);
+    for (int64_t l = 0; l < 6; ++l)  // 4 experts for each row
+      EXPECT_EQ(std::accumulate(&load(l, 0), &load(l, 0) + load.extent(1), int64_t{0}),
+                (*engine)->stats().step_rows * 4);
+  }
+}
+
 TEST(RankedRunner, SaysWhatTheRanksAreAndKeep) {
   const auto one  = Engine::start(bundled(), config_of_ranks(1, false)),
              two  = Engine::start(bundled(), config_of_ranks(2, true)),
@@ -108,6 +135,13 @@ TEST(RankedRunner, SaysWhatTheRanksAreAndKeep) {
   EXPECT_EQ(of_two.weights, of_one.weights);
   EXPECT_EQ(of_two.kv_cache, of_one.kv_cache);       // a KV head each
   EXPECT_EQ(of_four.kv_cache, 2 * of_one.kv_cache);  // copies
+  const auto stages = Engine::start(bundled(), config_of_stages(2, 1)),
+             both   = Engine::start(bundled(), config_of_stages(3, 2));
+  EXPECT_EQ((*stages)->device_name(), "2 stages of 1 thread");
+  EXPECT_EQ((*both)->device_name(), "3 stages of 2 ranks of 1 thread");
+  EXPECT_EQ((*both)->threads(), 6);
+  EXPECT_EQ((*stages)->stats().memory.weights, of_one.weights);
+  EXPECT_EQ((*stages)->stats().memory.kv_cache, of_one.kv_cache);
 }
 
 TEST(RankedRunner, WhatDoesNotFitIsRefusedAtTheStart) {
@@ -121,6 +155,22 @@ TEST(RankedRunner, WhatDoesNotFitIsRefusedAtTheStart) {
       message(config_of_ranks(8, false)),
       "--tensor-parallel-size 8 needs experts of at least 8 x 32 columns in blocks of 32, and the model's "
       "have 224: give fewer ranks, or --enable-expert-parallel");
+  EXPECT_EQ(message(config_of_stages(7, 1)),
+            "--pipeline-parallel-size 7 needs a layer for each stage, and the model has 6: give at most 6");
+  EngineConfig config = config_of_stages(2, 1);
+  config.gpu          = true;
+  EXPECT_EQ(message(config),
+            "--pipeline-parallel-size is not implemented on GPUs: give --tensor-parallel-size, or run stages "
+            "on CPUs with --device cpu");
+  config                   = config_with_eplb(2, 0);
+  config.pipeline_parallel = 2;
+  EXPECT_EQ(
+      message(config),
+      "--enable-eplb counts the experts of all layers in one stage: leave --pipeline-parallel-size at 1");
+  config              = config_of_stages(2, 1);
+  config.draft_tokens = 2;
+  config.draft_method = EngineConfig::DraftMethod::eagle3;
+  EXPECT_TRUE(message(config).starts_with("a draft model reads hidden states of layers that lie in several"));
 }
 
 EngineConfig config_with_eplb(int64_t ranks, int64_t redundant) {
@@ -263,7 +313,7 @@ TEST(RankedRunner, EplbThatCannotBeIsRefusedAtTheStart) {
       "ranks on CPUs with --device cpu");
 }
 
-// Does `fault` in its first operation, instead of taking part. Its rank leaves the group when it is
+// Does `fault` in its operations, instead of taking part. Its rank leaves the group when it is
 // destroyed, as any rank does.
 class FaultyGroup final : public comm::Group {
  public:
@@ -273,8 +323,7 @@ class FaultyGroup final : public comm::Group {
 
  private:
   void exchange(const comm::Call&, std::span<const Outgoing>, std::span<const Incoming>) override {
-    fault_();
-    throw std::logic_error("the fault did not throw");
+    fault_();  // one that does not throw came late, with a message that nobody waits for any more
   }
 
   std::unique_ptr<comm::Group> real_;
@@ -287,11 +336,12 @@ struct FaultyEngine {
   FaultyEngine(int faulty, std::chrono::milliseconds timeout, const std::function<void()>& fault,
                const EngineConfig& config = config_of_ranks(2, false)) {
     const comm::GroupOptions options{.timeout = timeout};
-    const auto make_groups = [this, faulty, options, fault] {
-      auto groups = comm::make_thread_groups(2, made == 0 ? options : comm::GroupOptions{.timeout = 200s});
+    const auto make_groups = [this, faulty, options, fault, config] {
+      auto groups = make_rank_groups(config, made == 0 ? options : comm::GroupOptions{.timeout = 200s});
       if (made++ == 0) {
-        auto& group = groups[static_cast<size_t>(faulty)];
-        group       = std::make_unique<FaultyGroup>(std::move(group), options, fault);
+        RankGroups& of_rank = groups[static_cast<size_t>(faulty)];
+        auto& group         = of_rank.pipeline ? of_rank.pipeline : of_rank.tensor;
+        group               = std::make_unique<FaultyGroup>(std::move(group), options, fault);
       }
       return groups;
     };
@@ -332,6 +382,53 @@ TEST(RankedRunner, ARankThatThrowsEndsTheStepAndTheNextOneRuns) {
     EXPECT_EQ(next.ids, right_answer());
     EXPECT_EQ(faulty_engine.made, 2);
   }
+}
+
+TEST(RankedRunner, AStageThatThrowsEndsTheStepAndTheNextOneRuns) {
+  for (const int faulty : {0, 1, 2}) {
+    FaultyEngine faulty_engine(
+        faulty, 200s, [] { throw std::runtime_error("no memory for a message"); }, config_of_stages(3, 1));
+    const auto begin          = std::chrono::steady_clock::now();
+    const RankedAnswer failed = answer_of(*faulty_engine.engine, one_request());
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 100s);
+    EXPECT_EQ(failed.finish, FinishReason::error);
+    const std::string rank = "rank " + std::to_string(faulty);
+    EXPECT_TRUE(failed.error.starts_with(rank + " failed: no memory for a message; " + rank +
+                                         " left the group while others were in message"))
+        << failed.error;
+    EXPECT_EQ(answer_of(*faulty_engine.engine, one_request()).ids, right_answer());
+    EXPECT_EQ(faulty_engine.made, 2);
+  }
+}
+
+// Of four ranks the fourth has the fault: the second of the second stage. Its stage sees it in a sum, the
+// second rank of the first stage in a message.
+TEST(RankedRunner, AFailureInAStageOfSeveralRanksNamesTheGroup) {
+  FaultyEngine faulty_engine(
+      3, 200s, [] { throw std::runtime_error("no memory"); }, config_of_stages(2, 2));
+  const RankedAnswer failed = answer_of(*faulty_engine.engine, one_request());
+  EXPECT_TRUE(failed.error.starts_with("rank 3 failed: no memory; ")) << failed.error;
+  EXPECT_TRUE(failed.error.find("in stage 1, rank 1 left") != std::string::npos ||
+              failed.error.find("among rank 1 of every stage, rank 1 left") != std::string::npos)
+      << failed.error;
+  EXPECT_EQ(answer_of(*faulty_engine.engine, one_request()).ids, right_answer());
+}
+
+// The last stage has what it needs and would sample, but its step has ended: nobody waited for it.
+TEST(RankedRunner, AStageThatComesTooLateDoesNotSample) {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  FaultyEngine faulty_engine(
+      1, 200ms, [released] { released.wait_for(120s); }, config_of_stages(2, 1));
+  const RankedAnswer failed = answer_of(*faulty_engine.engine, one_request());
+  EXPECT_TRUE(failed.error.starts_with("rank 1 did not come to message")) << failed.error;
+  release.set_value();
+  RankedAnswer next;
+  for (int tries = 0; tries < 1000 && next.finish != FinishReason::length; ++tries) {
+    next = answer_of(*faulty_engine.engine, one_request());
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(next.ids, right_answer());
 }
 
 // What the ranks counted differs after a step that some of them did not end. Who computes what must not.

@@ -78,6 +78,22 @@ Status check(const EngineConfig& c) {
   return Ok{};
 }
 
+Status check_pipeline(const EngineConfig& c) {
+  if (c.pipeline_parallel == 1) return Ok{};
+  if (c.gpu)
+    return Error{
+        "--pipeline-parallel-size is not implemented on GPUs: give --tensor-parallel-size, or run stages on "
+        "CPUs with --device cpu"};
+  if (c.eplb.enabled)
+    return Error{
+        "--enable-eplb counts the experts of all layers in one stage: leave --pipeline-parallel-size at 1"};
+  if (c.draft_tokens > 0 && c.draft_method == EngineConfig::DraftMethod::eagle3)
+    return Error{
+        "a draft model reads hidden states of layers that lie in several stages: draft by \"ngram\" or "
+        "\"suffix\" with --pipeline-parallel-size"};
+  return Ok{};
+}
+
 // What is wrong with the settings of EPLB; ok where it is off.
 Status check_eplb(const EngineConfig& c, int64_t experts) {
   if (!c.eplb.enabled) return Ok{};
@@ -108,7 +124,9 @@ Status check_adapters(const model::Config& config, const EngineConfig& c) {
     return Error{
         "--lora-modules is for CPUs: on a GPU serve the merged model, which `fathom train` writes beside its "
         "adapter"};
-  if (c.tensor_parallel > 1) return Error{"--lora-modules needs one rank: leave --tensor-parallel-size at 1"};
+  if (c.ranks() > 1)
+    return Error{
+        "--lora-modules needs one rank: leave --tensor-parallel-size and --pipeline-parallel-size at 1"};
   for (size_t i = 0; i < c.lora_modules.size(); ++i) {
     const std::string& name = c.lora_modules[i].name;
     if (name.empty() || !std::ranges::all_of(name, [](char letter) { return letter > 32 && letter < 127; }))
@@ -160,6 +178,7 @@ Result<EngineConfig> resolve_config(const model::Checkpoint& checkpoint, EngineC
           "--activation-dtype int8 needs experts in MXFP4, and this model's are in BF16: `fathom model "
           "quantize` writes the model with experts in MXFP4, or leave the flag at auto"};
   }
+  if (const Status good = check_pipeline(c); !good) return good.error();
   if (const Status good = check_eplb(c, checkpoint.config.num_local_experts); !good) return good.error();
   if (const Status good = model::can_shard(checkpoint.config, shard_options(c)); !good) return good.error();
   if (c.gpu)

@@ -23,6 +23,7 @@ inline model::Safetensors::Load weights_load(const EngineConfig& config) {
 // How the configuration cuts a model into ranks.
 inline model::ShardOptions shard_options(const EngineConfig& config) {
   return {.ranks           = config.tensor_parallel,
+          .stages          = config.pipeline_parallel,
           .expert_parallel = config.expert_parallel,
           .movable_experts = config.eplb.enabled};
 }

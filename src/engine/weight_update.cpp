@@ -21,7 +21,7 @@ std::vector<model::ProcessedWeights> processed(const model::Config& served, cons
   model::ContiguousExperts shared;
   if (options.movable_experts) shared = model::with_contiguous_experts(weights, thread);
   std::vector<model::ProcessedWeights> ranks;
-  for (int64_t rank = 0; rank < options.ranks; ++rank) {
+  for (int64_t rank = 0; rank < options.all_ranks(); ++rank) {
     const model::Shard shard =
         model::shard_of(served, options.movable_experts ? shared.weights : weights, options, rank);
     ranks.emplace_back(shard.config, shard.weights, thread);

@@ -203,12 +203,13 @@ TEST_F(WeightUpdates, AnswersAreThenThoseOfAnEngineStartedWithTheNewOnes) {
   const auto asked = questions(7);
   std::map<std::string, EngineConfig> configs;
   configs["one rank"] = configs["synchronous"] = configs["drafts"] = configs["two ranks"] = configs["bf16"] =
-      configs["baseline"] = configs["int8 activations"] = configs["copied"] = small();
-  configs["synchronous"].async_scheduling                                   = false;
-  configs["drafts"].draft_tokens                                            = 4;
-  configs["two ranks"].tensor_parallel                                      = 2;
-  configs["baseline"]                                                       = small().plain();
-  configs["copied"].mmap                                                    = false;
+      configs["baseline"] = configs["int8 activations"] = configs["copied"] = configs["two stages"] = small();
+  configs["two stages"].pipeline_parallel                                                           = 2;
+  configs["synchronous"].async_scheduling                                                           = false;
+  configs["drafts"].draft_tokens                                                                    = 4;
+  configs["two ranks"].tensor_parallel                                                              = 2;
+  configs["baseline"]                          = small().plain();
+  configs["copied"].mmap                       = false;
   configs["int8 activations"].activation_dtype = EngineConfig::ActivationDtype::int8;
   for (const char* name : {"expert parallel", "eplb", "eplb bf16"}) {
     configs[name]                 = configs["two ranks"];

@@ -71,7 +71,7 @@ void GptOss::forward(const Batch& batch, const KvCache& kv) {
   const auto x           = x_.as({T, config_.hidden_size});
   const auto table       = rope_table_.as({T, config_.head_dim});
   const auto frequencies = View<const float, 1>(frequencies_.view());
-  ops_.embedding(batch.tokens, processed_.weights.embedding, x, on_);
+  if (batch.embed) ops_.embedding(batch.tokens, processed_.weights.embedding, x, on_);
   ops_.rope_table(batch.rows.positions, frequencies, concentration_, table, on_);
   for (size_t l = 0; l < processed_.layers.size(); ++l) {
     attention(l, batch, kv.layer(static_cast<int64_t>(l)));

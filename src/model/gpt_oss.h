@@ -30,6 +30,8 @@ struct Batch {
   kernels::SequenceRows rows;
   View<const int32_t, 2> window_pages;     // [S, P]: the block table of the sliding-window layers
   std::span<const int32_t> adapters = {};  // [S]: of GptOss::set_adapters, -1 for none; empty: nobody has one
+  // False: hidden_states() hold what the stage before this one made of the tokens.
+  bool embed = true;
 };
 
 class GptOss {
@@ -42,6 +44,10 @@ class GptOss {
   // Runs all layers and stores the rows' keys and values in `kv`. T is at most max_rows. `kv` must hold the
   // earlier positions of each sequence.
   void forward(const Batch& batch, const KvCache& kv);
+
+  // The residual stream of so many rows, [T, H]: after forward() that behind the last layer, which stages of
+  // a pipeline hand on.
+  View<float, 2> hidden_states(int64_t rows) const { return x_.as({rows, config_.hidden_size}); }
 
   // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);

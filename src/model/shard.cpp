@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "core/expect.h"
 #include "core/int8_group.h"
@@ -17,10 +18,19 @@ struct Range {
   int64_t first = 0, count = 0;
 };
 
-// Piece `rank` of 0 .. n, which need not divide.
-Range piece(int64_t n, const ShardOptions& options, int64_t rank) {
-  const int64_t first = n * rank / options.ranks;
-  return {first, n * (rank + 1) / options.ranks - first};
+// Piece `i` of `pieces` of 0 .. n, which need not divide.
+Range piece(int64_t n, int64_t pieces, int64_t i) {
+  const int64_t first = n * i / pieces;
+  return {first, n * (i + 1) / pieces - first};
+}
+
+Range layers_of_stage(const Config& config, const ShardOptions& options, int64_t rank) {
+  return piece(config.num_hidden_layers, options.stages, options.stage_of(rank));
+}
+
+template <class T>
+std::vector<T> slice(const std::vector<T>& all, Range range) {
+  return {all.begin() + range.first, all.begin() + range.first + range.count};
 }
 
 template <class T, int Rank>
@@ -51,9 +61,9 @@ ExpertMatrices slice(const ExpertMatrices& all, int dimension, Range range) {
                        .scales = slice(packed.scales, dimension, range)};
 }
 
-// Of the experts' intermediate columns.
+// Of the experts' intermediate columns; `rank` is that within the stage.
 Range columns_of_rank(const Config& config, const ShardOptions& options, int64_t rank) {
-  const Range blocks = piece(config.intermediate_size / kMxfp4Block, options, rank);
+  const Range blocks = piece(config.intermediate_size / kMxfp4Block, options.ranks, rank);
   return {blocks.first * kMxfp4Block, blocks.count * kMxfp4Block};
 }
 
@@ -61,6 +71,11 @@ Range columns_of_rank(const Config& config, const ShardOptions& options, int64_t
 
 Status can_shard(const Config& config, const ShardOptions& options) {
   const int64_t N = options.ranks;
+  if (options.stages > config.num_hidden_layers)
+    return Error{
+        fmt::format("--pipeline-parallel-size {} needs a layer for each stage, and the model has {}: give at "
+                    "most {}",
+                    options.stages, config.num_hidden_layers, config.num_hidden_layers)};
   if (N == 1) {
     if (options.expert_parallel)
       return Error{
@@ -97,29 +112,34 @@ Status can_shard(const Config& config, const ShardOptions& options) {
 }
 
 Config shard_config(const Config& config, const ShardOptions& options, int64_t rank) {
-  FATHOM_EXPECT(can_shard(config, options) && rank >= 0 && rank < options.ranks,
+  FATHOM_EXPECT(can_shard(config, options) && rank >= 0 && rank < options.all_ranks(),
                 "a model is cut into parts that can_shard() accepts, one for each rank");
+  const Range layers       = layers_of_stage(config, options, rank);
   Config part              = config;
+  part.num_hidden_layers   = layers.count;
+  part.layers              = slice(config.layers, layers);
   part.num_attention_heads = config.num_attention_heads / options.ranks;
   part.num_key_value_heads = std::max<int64_t>(config.num_key_value_heads / options.ranks, 1);
   if (!options.expert_parallel && options.ranks > 1)
-    part.intermediate_size = columns_of_rank(config, options, rank).count;
+    part.intermediate_size = columns_of_rank(config, options, rank % options.ranks).count;
   return part;
 }
 
 Shard shard_of(const Config& config, const Weights& weights, const ShardOptions& options, int64_t rank) {
   Shard shard{.config = shard_config(config, options, rank), .weights = weights};
+  shard.weights.layers = slice(weights.layers, layers_of_stage(config, options, rank));
   if (options.ranks == 1) return shard;
+  rank %= options.ranks;
   const int64_t Dh = config.head_dim, group = config.num_attention_heads / config.num_key_value_heads;
-  const Range heads    = piece(config.num_attention_heads, options, rank);
+  const Range heads    = piece(config.num_attention_heads, options.ranks, rank);
   const Range kv_heads = {heads.first / group, std::max<int64_t>(heads.count / group, 1)};
   const Range q = {heads.first * Dh, heads.count * Dh}, kv = {kv_heads.first * Dh, kv_heads.count * Dh};
   const Range columns = columns_of_rank(config, options, rank);
-  const Range experts = piece(config.num_local_experts, options, rank);
+  const Range experts = piece(config.num_local_experts, options.ranks, rank);
 
   const bool cut_experts = options.expert_parallel && !options.movable_experts;
   if (cut_experts) shard.weights.first_expert = experts.first;
-  shard.weights.unembedding = slice(weights.unembedding, 0, piece(config.vocab_size, options, rank));
+  shard.weights.unembedding = slice(weights.unembedding, 0, piece(config.vocab_size, options.ranks, rank));
 
   const int64_t biases = config.num_local_experts * config.hidden_size;
   const std::shared_ptr<bf16[]> zeros(new bf16[static_cast<size_t>(biases)]());

@@ -262,6 +262,64 @@ TEST(Shard, RanksCountWhatEachOfThemComputes) {
   }
 }
 
+// Stages compute what the layers of one model do, so every bit is the same: with a layer each, and where the
+// stages have 1, 1 and 2 of the four.
+TEST(Shard, StagesHaveTheLogitsOfTheWholeModel) {
+  const CutCheckpoint checkpoint(Form::mxfp4);
+  const int64_t V = checkpoint.config.vocab_size, H = checkpoint.config.hidden_size;
+  const int64_t pages = (kTokens + kPage - 1) / kPage;
+  const auto expected = logits_of({checkpoint.config, checkpoint.weights}, cpu_ops(), nullptr);
+  std::vector<int32_t> table(static_cast<size_t>(pages)), tokens, positions, rows(kTokens);
+  std::iota(table.begin(), table.end(), 0);
+  std::iota(rows.begin(), rows.end(), 0);
+  for (int32_t t = 0; t < kTokens; ++t) tokens.push_back((t * 37 + 11) % 384), positions.push_back(t);
+  const int32_t firsts[] = {0, kTokens};
+  const View<const int32_t, 2> block_table(table.data(), {1, pages});
+  ThreadPool pool(1);
+  for (const int64_t stages : {1, 2, 3, 4}) {
+    SCOPED_TRACE(testing::Message() << stages << " stages");
+    std::vector<float> logits(static_cast<size_t>(kTokens * V)), stream(static_cast<size_t>(kTokens * H));
+    int64_t layers = 0;
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      const Shard shard = shard_of(checkpoint.config, checkpoint.weights, {.stages = stages}, stage);
+      layers += std::ssize(shard.weights.layers);
+      EXPECT_EQ(shard.config.num_hidden_layers, std::ssize(shard.weights.layers));
+      EXPECT_EQ(std::ssize(shard.config.layers), std::ssize(shard.weights.layers));
+      GptOss model(shard.config, shard.weights, cpu_ops(), kTokens, kTokens, pool);
+      const KvCache kv(shard.config, pages, pages, kPage);
+      const View<float, 2> x = model.hidden_states(kTokens);
+      std::copy(stream.begin(), stream.end(), x.data());
+      model.forward({.tokens       = {tokens.data(), {kTokens}},
+                     .rows         = {.first_row = {firsts, {2}},
+                                      .positions = {positions.data(), {kTokens}},
+                                      .pages     = block_table},
+                     .window_pages = block_table,
+                     .embed        = stage == 0},
+                    kv);
+      std::copy_n(x.data(), stream.size(), stream.begin());
+      if (stage + 1 == stages) model.logits({rows.data(), {kTokens}}, {logits.data(), {kTokens, V}});
+    }
+    EXPECT_EQ(layers, 4);
+    EXPECT_EQ(logits, expected);
+  }
+}
+
+TEST(Shard, RanksOfAStageHaveItsLayersAndTheirPartOfThem) {
+  const CutCheckpoint checkpoint(Form::mxfp4);
+  const ShardOptions options{.ranks = 2, .stages = 2};
+  EXPECT_EQ(options.all_ranks(), 4);
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    const Shard part  = shard_of(checkpoint.config, checkpoint.weights, options, rank);
+    const Shard alone = shard_of(checkpoint.config, checkpoint.weights, {.ranks = 2}, rank % 2);
+    EXPECT_EQ(part.config.num_attention_heads, alone.config.num_attention_heads);
+    EXPECT_EQ(part.config.intermediate_size, alone.config.intermediate_size);
+    ASSERT_EQ(part.weights.layers.size(), 2u);
+    for (size_t l = 0; l < 2; ++l)
+      EXPECT_EQ(part.weights.layers[l].sinks.data(),
+                alone.weights.layers[static_cast<size_t>(rank / 2 * 2) + l].sinks.data());
+  }
+}
+
 TEST(Shard, OneRankIsTheModel) {
   const CutCheckpoint checkpoint(Form::mxfp4);
   const Shard whole = shard_of(checkpoint.config, checkpoint.weights, {}, 0);
@@ -281,6 +339,9 @@ TEST(Shard, WhatDoesNotDivideIsNamed) {
     return good ? std::string() : good.error().message;
   };
   const auto as_it_is = [](Config&) {};
+  EXPECT_EQ(error({.stages = 4}, as_it_is), "");
+  EXPECT_EQ(error({.stages = 5}, as_it_is),
+            "--pipeline-parallel-size 5 needs a layer for each stage, and the model has 4: give at most 4");
   EXPECT_EQ(error({}, as_it_is), "");
   EXPECT_EQ(error({.ranks = 2}, as_it_is), "");
   EXPECT_EQ(error({.ranks = 3}, as_it_is),

@@ -50,7 +50,7 @@ int threads_of_rank(const EngineConfig& config) {
 // Rows of a micro-batch for a step of so many. In M micro-batches a step of N stages takes M + N - 1 turns of
 // a stage. A turn reads the stage's weights, which takes as long as computing some kRowsOfAPass rows, and
 // computes rows / M of them, so that sqrt((N - 1) rows / kRowsOfAPass) micro-batches take least. Steps of 16
-// and of 512 rows of gpt-oss-20b's layers on a Zen 3 (`fathom bench latency`) make it some 30.
+// and of 512 rows of gpt-oss-20b's layers on a Zen 4 (`fathom bench latency`) make it some 30.
 int64_t rows_of_micro_batch(int64_t rows, int64_t stages) {
   constexpr double kRowsOfAPass = 30;
   const double best             = std::sqrt(static_cast<double>((stages - 1) * rows) / kRowsOfAPass);

@@ -31,6 +31,8 @@
 #include "http/server.h"
 #include "machine/gpu.h"
 #include "machine/rapl.h"
+#include "profile/cpu_profiler.h"
+#include "profile/profile_history.h"
 #include "serve/api.h"
 #include "serve/embedded_files.h"
 #include "serve/gpu_monitor.h"
@@ -227,6 +229,53 @@ Status update_weights(const Backend& backend, engine::WeightUpdate update, engin
   return backend.engine->update_weights(std::move(update), std::move(done));
 }
 
+// Profiles of this process's CPU time: continuous ones in --profile-dir, and those that clients ask for.
+class Profiles {
+ public:
+  explicit Profiles(const ServeFlags& flags) {
+    if (flags.profile_dir.empty()) return;
+    const Status keeps = profile::keep_profiles(
+        profiler_, {.folder = flags.profile_dir,
+                    .window = std::chrono::milliseconds(static_cast<int64_t>(flags.profile_window_s * 1000)),
+                    .keep   = flags.profile_keep,
+                    .warn   = [](const std::string& what) { fmt::print(stderr, "{}\n", what); }});
+    if (!keeps) throw UsageError("--profile-dir " + keeps.error().message);
+  }
+
+  Status make(double seconds, serve::ProfileFormat format, std::function<void(std::string)> done) {
+    constexpr int kMostAtOnce = 4;
+    if (at_once_.fetch_add(1) >= kMostAtOnce) {
+      --at_once_;
+      return Error{fmt::format("{} profiles are being made: try again when one has ended", kMostAtOnce)};
+    }
+    const bool began = profiler_.profile(
+        std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9)),
+        [this, format, done = std::move(done)](const profile::StackProfile& seen) {
+          --at_once_;
+          done(format == serve::ProfileFormat::folded ? profile::to_folded(seen) : profile::to_pprof(seen));
+        });
+    return began ? Status(Ok{}) : Error{"the server is going down"};
+  }
+
+  void end() { profiler_.end(); }
+
+ private:
+  std::atomic<int> at_once_ = 0;
+  profile::CpuProfiler profiler_;
+};
+
+// Profiles that clients wait for are answered before the server goes.
+class EndOfProfiles {
+ public:
+  explicit EndOfProfiles(Profiles& profiles) : profiles_(profiles) {}
+  ~EndOfProfiles() { profiles_.end(); }
+  EndOfProfiles(const EndOfProfiles&)            = delete;
+  EndOfProfiles& operator=(const EndOfProfiles&) = delete;
+
+ private:
+  Profiles& profiles_;
+};
+
 int serve_model(ServeFlags flags) {
   check_serve_flags(flags);
   raise_open_file_limit();
@@ -235,6 +284,7 @@ int serve_model(ServeFlags flags) {
   const auto folder = model_folder(flags.model);
   if (flags.names.empty()) flags.names = {name_of(folder)};
   flags.engine.config.lora_modules = lora_modules_of(flags);
+  Profiles profiles(flags);
   serve::Api api({.model_names     = flags.names,
                   .lora_modules    = flags.engine.config.lora_modules,
                   .api_key         = flags.api_key,
@@ -242,14 +292,18 @@ int serve_model(ServeFlags flags) {
                   .allowed_origins = flags.origins,
                   .version         = FATHOM_VERSION,
                   .page            = std::string(serve::page_html()),
-                  .openapi         = std::string(serve::openapi_json())});
+                  .openapi         = std::string(serve::openapi_json()),
+                  .cpu_profile     = [&profiles](double seconds, serve::ProfileFormat format, auto done) {
+                    return profiles.make(seconds, format, std::move(done));
+                  }});
 
   // Exchanges in flight refer to these, so they must outlive the server.
   Backend backend;
   machine::RaplCounters cpus;
   std::unique_ptr<serve::ServeMetrics> metrics;
   std::unique_ptr<serve::GpuMonitor> gpus;
-  const auto server         = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
+  const auto server = value_or_usage_error(http::Server::listen(flags.http, api.handler()));
+  const EndOfProfiles end_of_profiles(profiles);
   const std::string address = http::to_string({.host = flags.http.host, .port = server->port()});
   fmt::print(stderr, "Listening on {}; loading {} (503 until ready)\n", address, folder.string());
 
@@ -299,6 +353,7 @@ int serve_model(ServeFlags flags) {
   fmt::print(stderr, "draining: {} request{} to finish, {:.0f} s at most\n", left, left == 1 ? "" : "s",
              flags.drain_s);
   api.drain();
+  profiles.end();
   server->stop_listening();
   const auto end     = std::chrono::steady_clock::now() + std::chrono::duration<double>(flags.drain_s);
   using Milliseconds = std::chrono::milliseconds;

@@ -151,6 +151,16 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
           "exports them; none, where the DCGM exporter does")
       ->check(CLI::IsMember({"engine", "all", "none"}))
       ->capture_default_str();
+  verb.add_option(
+      "--profile-dir", flags.profile_dir,
+      "Continuous profiling: a folder for CPU profiles with call stacks in pprof's format, one for "
+      "each --profile-window");
+  verb.add_option("--profile-window", flags.profile_window_s, "Seconds of a profile in --profile-dir")
+      ->check(between(1, 86400))
+      ->capture_default_str();
+  verb.add_option("--profile-keep", flags.profile_keep, "Profiles that --profile-dir keeps, the latest")
+      ->check(whole_at_least(1))
+      ->capture_default_str();
   add_engine_flags(verb, flags.engine);
 }
 

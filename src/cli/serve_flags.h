@@ -32,6 +32,9 @@ struct ServeFlags {
   double adjustment_interval_s = 10, ttft_ms = 0, itl_ms = 0;
   double ttft_slo_ms      = 0;  // 0: no target
   std::string gpu_metrics = "engine";
+  std::string profile_dir;  // "": no continuous profiling
+  double profile_window_s = 60;
+  int64_t profile_keep    = 240;
 
   std::chrono::milliseconds iteration_timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(iteration_timeout_s * 1000));

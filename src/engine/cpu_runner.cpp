@@ -325,7 +325,7 @@ void CpuRunner::forward(const MicroBatch& batch) {
       kv_);
   if (after < cut_.stages) groups_.pipeline->send(std::span<const float>(stream), after);
   if (!drafter_) return;
-  const auto reading = step_to_read();
+  const auto reading                  = step_to_read();
   const View<const float, 2> features = model_.features();
   for (int64_t e = 0; e < batch.sequences; ++e) {
     const Sequence& sequence = *step_->sequences[batch.first_sequence + static_cast<size_t>(e)].sequence;

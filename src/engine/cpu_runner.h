@@ -106,7 +106,7 @@ class CpuRunner final : public ModelRunner {
   std::unique_lock<std::mutex> step_to_read();  // throws where the step was given up
   void forward(const MicroBatch& batch);
   int32_t adapter_of(const std::string& name) const;  // -1: ""
-  void compute_logits(const MicroBatch& batch);  // and samples
+  void compute_logits(const MicroBatch& batch);       // and samples
   void sample(const std::vector<size_t>& sequences);
 
   const int64_t rank_;  // of all
@@ -125,11 +125,11 @@ class CpuRunner final : public ModelRunner {
   Buffer<float> logits_;
   MemoryUse memory_;
 
-  // The step in flight. The rank that samples, and the one that drafts, alone read *step_, while they hold the
-  // lock of step_to_read(): a rank that comes late may outlive it.
+  // The step in flight. The rank that samples, and the one that drafts, alone read *step_, while they hold
+  // the lock of step_to_read(): a rank that comes late may outlive it.
   const SchedulerOutput* step_ = nullptr;  // null: it was given up
   std::mutex step_is_read_;
-  int64_t micro_batch_rows_    = 0;  // at most
+  int64_t micro_batch_rows_ = 0;  // at most
   struct SampledRows {
     int64_t drafts = 0;
     bool samples   = false;

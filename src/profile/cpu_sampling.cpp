@@ -18,7 +18,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "core/expect.h"
@@ -120,20 +119,19 @@ class OwnSymbols {
                                   [](uintptr_t at, const Function& f) { return at < f.start; });
     if (after == functions_.begin()) return nullptr;
     --after;
-    return address - base_ < after->start + after->bytes ? file_.data() + after->name : nullptr;
+    return address - base_ < after->start + after->bytes ? names_.data() + after->name : nullptr;
   }
 
  private:
   struct Function {
     uintptr_t start, bytes;
-    size_t name;  // offset in the file
+    size_t name;  // offset in names_
   };
 
   OwnSymbols() {
-    std::ifstream in("/proc/self/exe", std::ios::binary);
-    file_.assign(std::istreambuf_iterator<char>(in), {});
+    std::ifstream file("/proc/self/exe", std::ios::binary);
     Elf64_Ehdr head;
-    if (!read(0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return;
+    if (!read(file, 0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return;
     dl_iterate_phdr(
         [](dl_phdr_info* info, size_t, void* base) {  // the program comes first
           *static_cast<uintptr_t*>(base) = info->dlpi_addr;
@@ -142,28 +140,33 @@ class OwnSymbols {
         &base_);
     for (int s = 0; s < head.e_shnum; ++s) {
       Elf64_Shdr section, names;
-      if (!read(head.e_shoff + static_cast<size_t>(s) * sizeof section, section)) return;
-      if (section.sh_type != SHT_SYMTAB || !read(head.e_shoff + section.sh_link * sizeof names, names))
+      if (!read(file, head.e_shoff + static_cast<size_t>(s) * sizeof section, section)) return;
+      if (section.sh_type != SHT_SYMTAB || !read(file, head.e_shoff + section.sh_link * sizeof names, names))
         continue;
-      for (size_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
-        Elf64_Sym symbol;
-        if (!read(section.sh_offset + at, symbol)) return;
+      names_.assign(names.sh_size + 1, '\0');
+      std::vector<Elf64_Sym> symbols(section.sh_size / sizeof(Elf64_Sym));
+      if (!read_bytes(file, names.sh_offset, names_.data(), names.sh_size) ||
+          !read_bytes(file, section.sh_offset, symbols.data(), symbols.size() * sizeof(Elf64_Sym)))
+        return;
+      for (const Elf64_Sym& symbol : symbols)
         if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0 && symbol.st_name < names.sh_size)
-          functions_.push_back({symbol.st_value, symbol.st_size, names.sh_offset + symbol.st_name});
-      }
+          functions_.push_back({symbol.st_value, symbol.st_size, symbol.st_name});
+      break;
     }
     std::sort(functions_.begin(), functions_.end(),
               [](const auto& a, const auto& b) { return a.start < b.start; });
   }
 
+  static bool read_bytes(std::ifstream& file, size_t offset, void* to, size_t bytes) {
+    file.seekg(static_cast<std::streamoff>(offset));
+    return !!file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
+  }
   template <class T>
-  bool read(size_t offset, T& value) const {
-    if (offset > file_.size() || file_.size() - offset < sizeof value) return false;
-    std::memcpy(&value, file_.data() + offset, sizeof value);
-    return true;
+  static bool read(std::ifstream& file, size_t offset, T& value) {
+    return read_bytes(file, offset, &value, sizeof value);
   }
 
-  std::vector<char> file_;
+  std::vector<char> names_;  // each ends with a zero
   std::vector<Function> functions_;
   uintptr_t base_ = 0;
 };

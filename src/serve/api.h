@@ -47,6 +47,8 @@ struct ApiModel {
   std::function<Status(engine::WeightUpdate, engine::WeightUpdater::Done)> update_weights = {};
 };
 
+enum class ProfileFormat { pprof, folded };
+
 struct ApiOptions {
   std::vector<std::string> model_names;  // at least one; responses name the first
   // Adapters of that model: names of models to clients (EngineConfig::lora_modules).
@@ -57,6 +59,9 @@ struct ApiOptions {
   std::vector<std::string> allowed_origins;
   std::string version;
   std::string page, openapi;  // GET / and /openapi.json
+  // Profiles this process for so many seconds, then calls back with the file's contents, on any thread. Null:
+  // it cannot. An error says why not now.
+  std::function<Status(double, ProfileFormat, std::function<void(std::string)>)> cpu_profile = {};
 };
 
 class Api {

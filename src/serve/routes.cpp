@@ -38,6 +38,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/worker/role", worker},
     // weights_route.cpp
     Route{"POST", "/update_weights_from_disk", update_weights_from_disk, Needs::ready, false, true},
+    // profile_route.cpp
+    Route{"GET", "/debug/pprof/profile", cpu_profile, Needs::nothing, false, true},
     // page_route.cpp
     Route{"GET", "/version", version, Needs::nothing},
     Route{"GET", "/", page, Needs::nothing, true},

@@ -38,6 +38,7 @@ void ready(const RequestContext& context);
 void version(const RequestContext& context);
 void worker(const RequestContext& context);
 void update_weights_from_disk(const RequestContext& context);
+void cpu_profile(const RequestContext& context);
 void page(const RequestContext& context);
 void openapi(const RequestContext& context);
 

@@ -74,6 +74,52 @@ class Train(unittest.TestCase):
         self.assertIn("what is trained is kept", errors)
         self.assertTrue(self.answer("cut", "12 + 30"))
 
+    def killed_after(self, step, out, *flags):
+        """A training that is killed, without a chance to clean up, when it has printed that step."""
+        with subprocess.Popen([FATHOM, "train", self.data, self.folder / out, *map(str, flags)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            begun = any(line.startswith(f"step {step:>5} ") for line in process.stdout)
+            process.kill()
+            self.assertTrue(begun, process.stderr.read())
+
+    def test_a_killed_training_goes_on_to_the_same_model(self):
+        for kind in ([], ["--lora-rank", 4, "--precision", "nvfp4"]):
+            flags = ["--steps", 12, "--save-steps", 3, *kind]
+            self.train(f"whole{len(kind)}", *flags)
+            out = f"cut{len(kind)}"
+            self.killed_after(8, out, *flags)
+            kept = json.loads((self.folder / out / "training_state.json").read_text())
+            self.assertIn(kept["steps"], (6, 9), "9: it was killed late")
+            self.assertFalse((self.folder / out / "model.safetensors").exists())
+            self.assertIn(f"going on behind step {kept['steps']}", self.train(out, *flags, "--resume", "--threads", 1))
+            whole, resumed = self.folder / f"whole{len(kind)}", self.folder / out
+            self.assertEqual((whole / "model.safetensors").read_bytes(), (resumed / "model.safetensors").read_bytes())
+            self.assertEqual(sorted(file.name for file in whole.iterdir()), sorted(file.name for file in resumed.iterdir()))
+            logs = [[{key: line[key] for key in ("step", "loss", "grad_norm", "learning_rate", "epoch")}
+                     for line in map(json.loads, (folder / "training_log.jsonl").read_text().splitlines())]
+                    for folder in (whole, resumed)]
+            self.assertEqual(logs[0], logs[1])
+            self.assertEqual(len(logs[0]), 12)
+
+    def test_a_training_that_waits_is_neither_lost_nor_mistaken(self):
+        flags = ["--steps", 40, "--save-steps", 1]
+        self.killed_after(4, "cut", *flags)
+        def refused(*more, words):
+            done = self.fathom("train", self.data, self.folder / "cut", *more)
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn(words, done.stderr)
+        refused(*flags, words="go on with --resume, or begin anew with --force")
+        refused(*flags, "--resume", "--seed", 9, words="cannot be resumed: --seed was 1, and is 9 now")
+        refused("--resume", words="--steps was 40, and is 100 now")
+        self.data.write_text(self.data.read_text() + json.dumps({"prompt": "More?", "answer": "Yes."}) + "\n")
+        refused(*flags, "--resume", words="the hash of the examples was")
+        done = self.fathom("train", self.data, self.folder / "none", "--resume")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("holds no training to resume", done.stderr)
+        self.train("cut", "--steps", 2, "--force")
+        self.assertFalse(list((self.folder / "cut").glob("training_state*")))
+
     def test_what_is_wrong_is_said_and_nothing_is_written(self):
         bad = self.folder / "bad.jsonl"
         bad.write_text('{"prompt": "x", "answer": "y"}\n{"promt": "x"}\n')

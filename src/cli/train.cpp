@@ -24,11 +24,13 @@
 #include "core/cpus.h"
 #include "core/exit_code.h"
 #include "core/proc_meminfo.h"
+#include "core/read_file.h"
 #include "core/thread_pool.h"
 #include "train/dataset.h"
 #include "train/fine_tune.h"
 #include "train/gpt_oss_trainer.h"
 #include "train/save.h"
+#include "train/training_state.h"
 
 namespace fathom::cli {
 namespace {
@@ -45,6 +47,8 @@ struct TrainFlags {
   std::string model, data, eval_data, precision = "fp32";
   int64_t max_length = 1024, threads = 0;
   std::optional<double> weight_decay;
+  int64_t save_steps = 0;
+  bool resume        = false;
   train::FineTuneOptions options;
   ModelOutputFlags target;
 };
@@ -77,8 +81,57 @@ void check_memory(const fs::path& source, const model::Config& config, const tra
                                      : "lower --batch-tokens, or train adapters (--lora-rank 8)"));
 }
 
+// What must be the same where a training goes on.
+nlohmann::ordered_json identity_of(const TrainFlags& flags, const train::Parameters& parameters,
+                                   const std::vector<train::Example>& examples) {
+  const train::FineTuneOptions& o = flags.options;
+  return {{"--steps", o.steps},
+          {"--batch-tokens", o.batch_tokens},
+          {"--max-length", flags.max_length},
+          {"--learning-rate", o.learning_rate},
+          {"--warmup-steps", o.warmup_steps},
+          {"--weight-decay", o.optimizer.weight_decay},
+          {"--max-grad-norm", o.max_grad_norm},
+          {"--lora-rank", o.lora_rank},
+          {"--lora-alpha", o.lora_alpha},
+          {"--precision", flags.precision},
+          {"--seed", o.seed},
+          {"the hash of the examples", fmt::format("{:016x}", train::fingerprint(examples))},
+          {"the hash of the model", fmt::format("{:016x}", train::fingerprint(parameters))}};
+}
+
+// The state to go on from; none: begin.
+std::optional<train::SavedTraining> saved_training(const TrainFlags& flags,
+                                                   const nlohmann::ordered_json& identity) {
+  const fs::path folder = flags.target.folder;
+  if (!flags.resume && flags.target.force) return {};
+  auto saved = value_or_usage_error(train::find_training_state(folder));
+  if (!flags.resume && saved)
+    throw UsageError(fmt::format(
+        "{}: holds a training that got to step {}: go on with --resume, or begin anew with --force",
+        folder.string(), saved->steps));
+  if (flags.resume && !saved)
+    throw UsageError(
+        fmt::format("{}: holds no training to resume: leave --resume out (a training with "
+                    "--save-steps, which has not ended, leaves one)",
+                    folder.string()));
+  if (saved)
+    if (const auto change = train::first_change(saved->identity, identity))
+      throw UsageError(fmt::format("{}: cannot be resumed: {}", folder.string(), *change));
+  return saved;
+}
+
+// The lines of the first steps of a log.
+std::string log_up_to(const fs::path& file, int64_t steps) {
+  const auto text = read_file(file);
+  size_t end      = 0;
+  for (int64_t step = 0; text && step < steps && end != std::string::npos; ++step)
+    if (end = text->find('\n', end); end != std::string::npos) ++end;
+  return text ? text->substr(0, end) : "";
+}
+
 void train_model(TrainFlags& flags) {
-  check_model_folder_free(flags.target);
+  if (!flags.resume) check_model_folder_free(flags.target);
   const fs::path source = model_folder(flags.model), folder = flags.target.folder;
   std::error_code none;
   if (fs::equivalent(source, folder, none))
@@ -101,6 +154,8 @@ void train_model(TrainFlags& flags) {
   flags.options.optimizer.weight_decay = flags.weight_decay.value_or(flags.options.lora_rank > 0 ? 0 : 0.1);
   const int64_t size                   = model::footprint(checkpoint.config).parameters;
   train::Parameters parameters         = train::parameters_of(checkpoint.config, checkpoint.weights);
+  const auto identity                  = identity_of(flags, parameters, examples);
+  const auto saved                     = saved_training(flags, identity);
   const auto evaluate                  = [&] {
     return evaluated.empty() ? 0
                                               : train::mean_loss(checkpoint.config, parameters, evaluated,
@@ -119,28 +174,44 @@ void train_model(TrainFlags& flags) {
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  int64_t tokens = 0;
+  int64_t tokens   = 0;
+  bool ended_early = false;
   std::string log;
+  const auto restore = [&](train::TrainingState& state) {
+    value_or_usage_error(train::load_training_state(*saved, state));
+    log = log_up_to(folder / "training_log.jsonl", state.steps);
+    fmt::print("going on behind step {}\n", state.steps);
+  };
+  const auto save = [&](const train::TrainingState& state) {
+    value_or_usage_error(write_text_file(folder / "training_log.jsonl", log));
+    value_or_usage_error(train::save_training_state(folder, state, identity, threads));
+  };
   const int64_t every = std::max<int64_t>(1, flags.options.steps / 20);
-  const auto lora     = train::fine_tune(
-          checkpoint.config, parameters, examples, flags.options, threads, [&](const train::TrainingStep& step) {
-        tokens += step.tokens;
-        log += nlohmann::ordered_json{{"step", step.step},           {"loss", step.loss},
-                                      {"grad_norm", step.grad_norm}, {"learning_rate", step.learning_rate},
-                                      {"epoch", step.epochs},        {"tokens", step.tokens},
-                                      {"seconds", seconds()}}
-                   .dump() +
-               "\n";
-        if (step.step % every == 0 || step.step == 1 || step.step == flags.options.steps) {
-          fmt::print("step {:>5}  loss {:.4f}  gradient {:.3f}  rate {:.2e}  epoch {:.2f}  {:.0f} tokens/s\n",
-                         step.step, step.loss, step.grad_norm, step.learning_rate, step.epochs,
-                         static_cast<double>(tokens) / seconds());
-          std::fflush(stdout);
-        }
-        if (CtrlC::pressed())
-          fmt::print(stderr, "interrupted after step {}: what is trained is kept\n", step.step);
-        return !CtrlC::pressed();
-      });
+  train::TrainingHooks hooks;
+  if (saved) hooks.restore = restore;
+  hooks.on_step = [&](const train::TrainingStep& step, const train::TrainingState& state) {
+    tokens += step.tokens;
+    log += nlohmann::ordered_json{{"step", step.step},           {"loss", step.loss},
+                                  {"grad_norm", step.grad_norm}, {"learning_rate", step.learning_rate},
+                                  {"epoch", step.epochs},        {"tokens", step.tokens},
+                                  {"seconds", seconds()}}
+               .dump() +
+           "\n";
+    if (step.step % every == 0 || step.step == 1 || step.step == flags.options.steps) {
+      fmt::print("step {:>5}  loss {:.4f}  gradient {:.3f}  rate {:.2e}  epoch {:.2f}  {:.0f} tokens/s\n",
+                 step.step, step.loss, step.grad_norm, step.learning_rate, step.epochs,
+                 static_cast<double>(tokens) / seconds());
+      std::fflush(stdout);
+    }
+    const bool ends = CtrlC::pressed(), last = step.step == flags.options.steps;
+    if (flags.save_steps > 0 && !last && (ends || step.step % flags.save_steps == 0)) save(state);
+    if (ends)
+      fmt::print(stderr, "interrupted after step {}: what is trained is kept{}\n", step.step,
+                 flags.save_steps > 0 && !last ? ", and --resume goes on" : "");
+    ended_early = ends && !last;
+    return !ends;
+  };
+  const auto lora = train::fine_tune(checkpoint.config, parameters, examples, flags.options, threads, hooks);
   const double took = seconds();
   train::round_to_bf16(parameters);  // what is saved is what is evaluated
   if (!evaluated.empty()) print_summary(before, evaluate(), took, tokens);
@@ -149,6 +220,7 @@ void train_model(TrainFlags& flags) {
   if (lora) value_or_usage_error(train::save_adapter(folder / "adapter", source, *lora, threads));
   const int64_t written = value_or_usage_error(train::save_checkpoint(folder, source, parameters, threads));
   value_or_usage_error(write_text_file(folder / "training_log.jsonl", log));
+  if (!ended_early || flags.save_steps == 0) train::remove_training_state(folder);
   fmt::print("{}: {:.1f} MB in BF16{}; `fathom model quantize` makes MXFP4 of its experts\n", folder.string(),
              static_cast<double>(written) * 1e-6,
              lora ? ", the adapters merged, and adapter/ in PEFT's layout" : "");
@@ -193,6 +265,11 @@ void add_train(CLI::App& app, int& exit_code) {
   verb.add_option("--lora-alpha", options.lora_alpha, "Adapters count alpha / rank times")
       ->check(above_zero())
       ->capture_default_str();
+  verb.add_option("--save-steps", flags->save_steps,
+                  "Keep all that is needed to go on, after each so many steps (default: never)")
+      ->check(whole_at_least(1));
+  verb.add_flag("--resume", flags->resume,
+                "Go on with the training that --save-steps left in the folder, to the same numbers");
   verb.add_option("--precision", flags->precision,
                   "Round the operands of linear layers, emulated: fp32 (default), bf16, fp8, mxfp8, nvfp4")
       ->check(CLI::IsMember(kPrecisions).description(""));

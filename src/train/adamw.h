@@ -30,6 +30,11 @@ class AdamW {
   void step(std::span<float> weights, std::span<const float> gradients,
             const std::vector<TensorPlace>& places, double learning_rate, double factor, ThreadPool& threads);
 
+  // What it keeps from step to step, by parameter, and how many steps it has made: to save and to restore.
+  std::span<float> first_moments() { return m_; }
+  std::span<float> second_moments() { return v_; }
+  void set_steps(int64_t steps) { steps_ = steps; }
+
  private:
   AdamWOptions options_;
   std::vector<float> m_, v_;

@@ -1,6 +1,7 @@
 #include "train/dataset.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <fstream>
@@ -212,6 +213,14 @@ Result<std::vector<Example>> read_examples(const std::filesystem::path& file,
     return Error{
         fmt::format("{}: holds no examples: one JSON object a line, as in docs/training.md", file.string())};
   return examples;
+}
+
+uint64_t fingerprint(const std::vector<Example>& examples) {
+  uint64_t hash = 0;
+  for (const Example& example : examples)
+    for (const auto* numbers : {&example.tokens, &example.targets})
+      hash = XXH3_64bits_withSeed(numbers->data(), numbers->size() * sizeof(int32_t), hash + numbers->size());
+  return hash;
 }
 
 Batches::Batches(const std::vector<Example>& examples, int64_t tokens, uint64_t seed)

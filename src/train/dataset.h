@@ -32,6 +32,8 @@ struct Example {
 // anything to learn then are an error.
 Result<std::vector<Example>> read_examples(const std::filesystem::path& file,
                                            const model::Checkpoint& checkpoint, int64_t max_tokens);
+// A hash of all tokens and targets, in their order.
+uint64_t fingerprint(const std::vector<Example>& examples);
 Result<Example> parse_example(std::string_view line, const model::Checkpoint& checkpoint, int64_t max_tokens);
 
 // Batches of whole examples: at most `tokens`, or one example with more; none has an example twice, since a

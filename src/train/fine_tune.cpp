@@ -19,7 +19,7 @@ double learning_rate_at(const FineTuneOptions& options, int64_t step) {
 
 std::optional<Lora> fine_tune(const model::Config& config, Parameters& parameters,
                               const std::vector<Example>& examples, const FineTuneOptions& options,
-                              ThreadPool& threads, const std::function<bool(const TrainingStep&)>& on_step) {
+                              ThreadPool& threads, const TrainingHooks& hooks) {
   std::optional<Lora> lora, lora_gradients;
   std::optional<Parameters> gradients;
   if (options.lora_rank > 0) {
@@ -35,7 +35,17 @@ std::optional<Lora> fine_tune(const model::Config& config, Parameters& parameter
   AdamW optimizer(static_cast<int64_t>(weights.size()), options.optimizer);
   GptOssTrainer trainer(config, options.recipe, options.seed, threads);
   Batches batches(examples, options.batch_tokens, options.seed);
-  for (int64_t step = 0; step < options.steps; ++step) {
+  TrainingState state{.steps          = 0,
+                      .weights        = weights,
+                      .first_moments  = optimizer.first_moments(),
+                      .second_moments = optimizer.second_moments()};
+  if (hooks.restore) {
+    hooks.restore(state);
+    optimizer.set_steps(state.steps);
+    trainer.skip_steps(state.steps);
+    for (int64_t step = 0; step < state.steps; ++step) (void)batches.next();
+  }
+  for (int64_t step = state.steps; step < options.steps; ++step) {
     const TokenBatch batch = batches.next();
     std::ranges::fill(of_step, 0.0f);
     TrainingStep done{.step = step + 1, .learning_rate = learning_rate_at(options, step)};
@@ -53,7 +63,8 @@ std::optional<Lora> fine_tune(const model::Config& config, Parameters& parameter
     const double clip =
         options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (done.grad_norm + 1e-6)) : 1;
     optimizer.step(weights, of_step, places, done.learning_rate, clip, threads);
-    if (!on_step(done)) break;
+    state.steps = done.step;
+    if (!hooks.on_step(done, state)) break;
   }
   if (!std::ranges::all_of(weights, [](float w) { return std::isfinite(w); }))
     throw std::runtime_error("a weight is not finite after the last step: lower the learning rate");

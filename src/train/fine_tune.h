@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/thread_pool.h"
@@ -39,12 +40,26 @@ struct TrainingStep {
   int64_t tokens = 0;
 };
 
-// Changes `parameters`; with adapters only by what merge() adds, and returns them. Stops early where
-// `on_step` returns false, and throws std::runtime_error where the loss is not finite, which leaves the
-// parameters of the step before.
+// All that a step leaves to the next one, beside what follows from the options and the examples. Numbers are
+// of what is trained: of all parameters, or of the adapters.
+struct TrainingState {
+  int64_t steps = 0;  // that were made
+  std::span<float> weights, first_moments, second_moments;
+};
+
+struct TrainingHooks {
+  // After each step; false ends the training.
+  std::function<bool(const TrainingStep&, const TrainingState&)> on_step;
+  // Before the first step: may fill the state with that of another training with the same options and
+  // examples, which goes on then as if it had never ended, to the bit. Null: it begins.
+  std::function<void(TrainingState&)> restore = {};
+};
+
+// Changes `parameters`; with adapters only by what merge() adds, and returns them. Throws std::runtime_error
+// where the loss is not finite, which leaves the parameters of the step before.
 std::optional<Lora> fine_tune(const model::Config& config, Parameters& parameters,
                               const std::vector<Example>& examples, const FineTuneOptions& options,
-                              ThreadPool& threads, const std::function<bool(const TrainingStep&)>& on_step);
+                              ThreadPool& threads, const TrainingHooks& hooks);
 
 // The mean loss over all targets, in batches of `batch_tokens`, without rounding.
 double mean_loss(const model::Config& config, const Parameters& parameters,

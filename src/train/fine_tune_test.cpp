@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "core/rng.h"
@@ -34,6 +36,8 @@ std::vector<Example> examples() {
   return all;
 }
 
+const TrainingHooks kToTheEnd{.on_step = [](const TrainingStep&, const TrainingState&) { return true; }};
+
 TEST(FineTune, LearnsFourSequencesByHeart) {
   ThreadPool threads(2);
   Parameters parameters(config());
@@ -43,10 +47,10 @@ TEST(FineTune, LearnsFourSequencesByHeart) {
   std::vector<TrainingStep> steps;
   fine_tune(config(), parameters, texts,
             {.steps = 80, .batch_tokens = 68, .learning_rate = 5e-3, .warmup_steps = 5}, threads,
-            [&](const TrainingStep& step) {
+            {.on_step = [&](const TrainingStep& step, const TrainingState&) {
               steps.push_back(step);
               return true;
-            });
+            }});
   ASSERT_EQ(steps.size(), 80u);
   EXPECT_EQ(steps.back().step, 80);
   EXPECT_DOUBLE_EQ(steps.back().epochs, 80);
@@ -69,7 +73,7 @@ TEST(FineTune, AdaptersLeaveTheRestAlone) {
                                    .warmup_steps  = 2,
                                    .optimizer     = {.weight_decay = 0},
                                    .lora_rank     = 4},
-                                  threads, [](const TrainingStep&) { return true; });
+                                  threads, kToTheEnd);
   ASSERT_TRUE(adapters);
   EXPECT_LT(mean_loss(config(), parameters, texts, 1000, threads), loss - 0.1);
   for (const TensorPlace& place : parameters.places()) {
@@ -86,11 +90,63 @@ TEST(FineTune, StopsWhereItIsTold) {
   initialize(parameters, 1);
   int64_t steps = 0;
   fine_tune(config(), parameters, examples(), {.steps = 50, .batch_tokens = 20}, threads,
-            [&](const TrainingStep& step) {
+            {.on_step = [&](const TrainingStep& step, const TrainingState&) {
               steps = step.step;
               return step.step < 3;
-            });
+            }});
   EXPECT_EQ(steps, 3);
+}
+
+// After each number of steps, with what is drawn at random, all parameters and adapters. The epochs have
+// three batches.
+TEST(FineTune, GoesOnFromAStateToTheSameBits) {
+  ThreadPool threads(1);
+  for (const int64_t rank : {0, 3})
+    for (const Precision precision : {Precision::fp32, Precision::nvfp4}) {
+      const FineTuneOptions options{.steps         = 7,
+                                    .batch_tokens  = 34,
+                                    .learning_rate = 5e-3,
+                                    .warmup_steps  = 3,
+                                    .lora_rank     = rank,
+                                    .recipe        = {.precision = precision},
+                                    .seed          = 5};
+      struct Saved {
+        std::vector<float> weights, first, second;
+      };
+      std::vector<Saved> after;
+      std::vector<double> losses;
+      Parameters whole(config());
+      initialize(whole, 1);
+      const auto copy = [](std::span<float> numbers) { return std::vector(numbers.begin(), numbers.end()); };
+      fine_tune(
+          config(), whole, examples(), options, threads,
+          {.on_step = [&](const TrainingStep& step, const TrainingState& state) {
+            losses.push_back(step.loss);
+            after.push_back({copy(state.weights), copy(state.first_moments), copy(state.second_moments)});
+            return true;
+          }});
+      ASSERT_EQ(after.size(), 7u);
+      for (int64_t steps = 1; steps <= 7; ++steps) {
+        SCOPED_TRACE(testing::Message() << "rank " << rank << ", from step " << steps);
+        Parameters again(config());
+        initialize(again, 1);
+        const Saved& saved = after[static_cast<size_t>(steps - 1)];
+        fine_tune(config(), again, examples(), options, threads,
+                  {.on_step =
+                       [&](const TrainingStep& step, const TrainingState&) {
+                         EXPECT_EQ(step.loss, losses[static_cast<size_t>(step.step - 1)]);
+                         return true;
+                       },
+                   .restore =
+                       [&](TrainingState& state) {
+                         state.steps = steps;
+                         std::ranges::copy(saved.weights, state.weights.begin());
+                         std::ranges::copy(saved.first, state.first_moments.begin());
+                         std::ranges::copy(saved.second, state.second_moments.begin());
+                       }});
+        EXPECT_TRUE(std::ranges::equal(again.all(), whole.all()));
+      }
+    }
 }
 
 TEST(FineTune, ALossThatIsNotFiniteEndsIt) {
@@ -98,9 +154,9 @@ TEST(FineTune, ALossThatIsNotFiniteEndsIt) {
   Parameters parameters(config());
   initialize(parameters, 1);
   parameters.layers[0].q(0, 0) = NAN;
-  EXPECT_THROW(fine_tune(config(), parameters, examples(), {.steps = 5, .batch_tokens = 20}, threads,
-                         [](const TrainingStep&) { return true; }),
-               std::runtime_error);
+  EXPECT_THROW(
+      fine_tune(config(), parameters, examples(), {.steps = 5, .batch_tokens = 20}, threads, kToTheEnd),
+      std::runtime_error);
 }
 
 TEST(FineTune, TheRateRisesAndFalls) {

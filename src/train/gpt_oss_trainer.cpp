@@ -73,6 +73,8 @@ class GptOssTrainer::Pass {
     shares_.resize(own_scratch_.size());
   }
 
+  void skip_steps(int64_t steps) { rounder_.skip_steps(steps); }
+
   double run(const Parameters& p, const TokenBatch& batch, Parameters* gradients, const Lora* lora,
              Lora* lora_gradients) {
     check(batch);
@@ -624,6 +626,7 @@ int64_t GptOssTrainer::kept_bytes(const model::Config& c, int64_t tokens) {
 double GptOssTrainer::loss(const Parameters& parameters, const TokenBatch& batch, const Lora* lora) {
   return pass_->run(parameters, batch, nullptr, lora, nullptr);
 }
+void GptOssTrainer::skip_steps(int64_t steps) { pass_->skip_steps(steps); }
 double GptOssTrainer::loss_and_gradients(const Parameters& parameters, const TokenBatch& batch,
                                          Parameters* gradients, const Lora* lora, Lora* lora_gradients) {
   return pass_->run(parameters, batch, gradients, lora, lora_gradients);

@@ -44,6 +44,9 @@ class GptOssTrainer {
   double loss_and_gradients(const Parameters& parameters, const TokenBatch& batch, Parameters* gradients,
                             const Lora* lora = nullptr, Lora* lora_gradients = nullptr);
 
+  // The next call draws what it would have drawn after so many more calls.
+  void skip_steps(int64_t steps);
+
  private:
   class Pass;
   std::unique_ptr<Pass> pass_;

@@ -1,6 +1,7 @@
 #include "train/parameters.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
@@ -136,6 +137,10 @@ Parameters parameters_of(const model::Config& config, const model::Weights& weig
     copy(w.mlp2, p.mlp2), copy(w.mlp2_bias, p.mlp2_bias);
   }
   return to;
+}
+
+uint64_t fingerprint(const Parameters& parameters) {
+  return XXH3_64bits(parameters.all().data(), parameters.all().size_bytes());
 }
 
 void round_to_bf16(Parameters& parameters) {

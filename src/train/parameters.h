@@ -60,6 +60,9 @@ class Parameters {
 // The numbers of a checkpoint, exactly: BF16, MXFP4 and int8 are fp32 numbers.
 Parameters parameters_of(const model::Config& config, const model::Weights& weights);
 
+// A hash of all numbers.
+uint64_t fingerprint(const Parameters& parameters);
+
 // To the numbers that a checkpoint in BF16 holds.
 void round_to_bf16(Parameters& parameters);
 

@@ -56,6 +56,7 @@ class Rounder {
 
   // Every number that is drawn from now on is another.
   void next_step() { draws_ = 0, ++step_; }
+  void skip_steps(int64_t steps) { step_ += static_cast<uint64_t>(steps); }
 
  private:
   void round(View<float, 2> x, Operand operand, bool in_weight_gradient);

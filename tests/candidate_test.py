@@ -207,7 +207,7 @@ class Optimize(InFolder):
         with ScriptedModel([block(WRONG)]) as model:
             done = self.optimize(model, "--attempts", 1, runs="none_right")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("No candidate was right", done.stdout)
+        self.assertIn("No candidate was right and measured", done.stdout)
         with ScriptedModel([]) as model:
             done = self.optimize(model, "--attempts", 3, "--api-key", "sk-secret", runs="no_server")
         self.assertEqual(done.returncode, 6)

@@ -166,8 +166,8 @@ constexpr int kMostTries = 3;
 
 struct Attempt {
   Tried tried;
-  std::string status;  // right | wrong | crashed | ... | no code | not compiled
-  double ratio = 0;    // lower end of its interval; 0: not right
+  std::string status;  // right | wrong | crashed | ... | no code | not compiled | not measured
+  double ratio = 0;    // lower end of its interval; 0: not right, or not measured
 };
 
 class Search {
@@ -232,38 +232,31 @@ class Search {
     if (!works) throw UsageError(works.error().message);
   }
 
-  // Variants of the experiment, with `candidates` among them.
-  lab::RunRecord measure(std::vector<std::string> variants, const CandidateFlags& candidates, bool quick) {
+  // Variants of the experiment, with `candidates` among them. Again, a few times, where `decisive` is right and
+  // has no ratio.
+  lab::RunRecord measure(std::vector<std::string> variants, const CandidateFlags& candidates, bool quick,
+                         const std::string& decisive = "") {
     ExperimentFlags experiments    = flags_.experiments;
     experiments.options.quick      = quick;
     lab::Targets targets           = targets_;
     targets.selections[0].variants = std::move(variants);
     const Candidates compiled(candidates, targets, experiments.options);
     for (int tries = 1;; ++tries) {
-      lab::RunRecord run = run_experiments(experiments, targets, "optimize", program_arguments(),
-                                           [](const lab::RunRecord&) {});
-      if (all_compared(run) || tries == kMostTries || CtrlC::pressed()) return run;
+      lab::RunRecord run =
+          run_experiments(experiments, targets, "optimize", program_arguments(), [](const lab::RunRecord&) {});
+      const lab::VariantRecord* seen = deciding(run, decisive);
+      const bool without_ratio       = seen && seen->status == lab::Outcome::ok && !seen->ratio;
+      if (!without_ratio || tries == kMostTries || CtrlC::pressed()) return run;
     }
-  }
-
-  // Whether each right variant but the baseline has a ratio.
-  bool all_compared(const lab::RunRecord& run) const {
-    for (const lab::ExperimentRecord& experiment : run.experiments)
-      for (const lab::PointRecord& point : experiment.points)
-        for (const lab::VariantRecord& variant : point.variants)
-          if (variant.status == lab::Outcome::ok && !variant.ratio && variant.id != declared_.front())
-            return false;
-    return true;
   }
 
   // Of a right variant without a ratio.
   std::string why_not_compared(const lab::RunRecord& run) const {
+    if (CtrlC::pressed()) return "interrupted";
     const lab::VariantRecord* baseline = deciding(run, declared_.front());
     if (!baseline || baseline->status == lab::Outcome::ok)
-      return fmt::format("in each of {} runs its times changed too much from round to round for a ratio",
-                         kMostTries);
-    return fmt::format("in each of {} runs its baseline was not measured, at last {}: {}", kMostTries,
-                       to_string(baseline->status), baseline->detail);
+      return "its rounds were too few, or too much alike, for an interval of the ratio: is the machine busy?";
+    return fmt::format("its baseline was not measured, {}: {}", to_string(baseline->status), baseline->detail);
   }
 
   // False: the model did not answer.
@@ -305,7 +298,7 @@ class Search {
   void judge(Attempt& attempt, const std::string& id, const std::string& file) {
     lab::RunRecord run;
     try {
-      run = measure({declared_.front()}, {.files = {file}, .threads = flags_.threads}, true);
+      run = measure({declared_.front()}, {.files = {file}, .threads = flags_.threads}, true, id);
     } catch (const UsageError& error) {
       attempt.status        = "not compiled";
       attempt.tried.outcome = error.what();
@@ -355,7 +348,7 @@ class Search {
   // The best of several noisy times is too good on average: it is measured again, beside all variants.
   int confirm() {
     const lab::RunRecord run =
-        measure(declared_, {.files = {folder_ + "/best.cpp"}, .threads = flags_.threads}, false);
+        measure(declared_, {.files = {folder_ + "/best.cpp"}, .threads = flags_.threads}, false, "best");
     write_results(folder_, run);
     write_run(flags_.artifacts, folder_, run);
     fmt::print("\n{}\n", result_text(run));
@@ -367,7 +360,7 @@ class Search {
   }
 
   int nothing_right() const {
-    fmt::print("\nNo candidate was right. Prompts, replies and files: {}\n", folder_);
+    fmt::print("\nNo candidate was right and measured. Prompts, replies and files: {}\n", folder_);
     return kExitRegression;
   }
 

@@ -242,24 +242,36 @@ class Profiles {
     if (!keeps) throw UsageError("--profile-dir " + keeps.error().message);
   }
 
-  Status make(double seconds, serve::ProfileFormat format, std::function<void(std::string)> done) {
+  Result<std::function<void()>> make(double seconds, serve::ProfileFormat format,
+                                     std::function<void(std::string)> done) {
     constexpr int kMostAtOnce = 4;
-    if (at_once_.fetch_add(1) >= kMostAtOnce) {
-      --at_once_;
+    const auto place          = std::make_shared<Place>(at_once_);
+    if (at_once_ > kMostAtOnce)
       return Error{fmt::format("{} profiles are being made: try again when one has ended", kMostAtOnce)};
-    }
-    const bool began = profiler_.profile(
+    const auto id = profiler_.profile(
         std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9)),
-        [this, format, done = std::move(done)](const profile::StackProfile& seen) {
-          --at_once_;
+        [place, format, done = std::move(done)](const profile::StackProfile& seen) {
           done(format == serve::ProfileFormat::folded ? profile::to_folded(seen) : profile::to_pprof(seen));
         });
-    return began ? Status(Ok{}) : Error{"the server is going down"};
+    if (!id) return Error{"the server is going down and makes no more profiles"};
+    return std::function<void()>([this, id = *id] { profiler_.cancel(id); });
   }
 
   void end() { profiler_.end(); }
 
  private:
+  // Of a profile that is being made.
+  class Place {
+   public:
+    explicit Place(std::atomic<int>& taken) : taken_(taken) { ++taken_; }
+    ~Place() { --taken_; }
+    Place(const Place&)            = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    std::atomic<int>& taken_;
+  };
+
   std::atomic<int> at_once_ = 0;
   profile::CpuProfiler profiler_;
 };

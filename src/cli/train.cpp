@@ -101,8 +101,7 @@ nlohmann::ordered_json identity_of(const TrainFlags& flags, const train::Paramet
 }
 
 // The state to go on from; none: begin.
-std::optional<train::SavedTraining> saved_training(const TrainFlags& flags,
-                                                   const nlohmann::ordered_json& identity) {
+std::optional<train::SavedTraining> saved_training(const TrainFlags& flags) {
   const fs::path folder = flags.target.folder;
   if (!flags.resume && flags.target.force) return {};
   auto saved = value_or_usage_error(train::find_training_state(folder));
@@ -115,9 +114,6 @@ std::optional<train::SavedTraining> saved_training(const TrainFlags& flags,
         fmt::format("{}: holds no training to resume: leave --resume out (a training with "
                     "--save-steps, which has not ended, leaves one)",
                     folder.string()));
-  if (saved)
-    if (const auto change = train::first_change(saved->identity, identity))
-      throw UsageError(fmt::format("{}: cannot be resumed: {}", folder.string(), *change));
   return saved;
 }
 
@@ -131,6 +127,7 @@ std::string log_up_to(const fs::path& file, int64_t steps) {
 }
 
 void train_model(TrainFlags& flags) {
+  const auto saved = saved_training(flags);
   if (!flags.resume) check_model_folder_free(flags.target);
   const fs::path source = model_folder(flags.model), folder = flags.target.folder;
   std::error_code none;
@@ -155,11 +152,13 @@ void train_model(TrainFlags& flags) {
   const int64_t size                   = model::footprint(checkpoint.config).parameters;
   train::Parameters parameters         = train::parameters_of(checkpoint.config, checkpoint.weights);
   const auto identity                  = identity_of(flags, parameters, examples);
-  const auto saved                     = saved_training(flags, identity);
-  const auto evaluate                  = [&] {
+  if (saved)
+    if (const auto change = train::first_change(saved->identity, identity))
+      throw UsageError(fmt::format("{}: cannot be resumed: {}", folder.string(), *change));
+  const auto evaluate = [&] {
     return evaluated.empty() ? 0
-                                              : train::mean_loss(checkpoint.config, parameters, evaluated,
-                                                                 flags.options.batch_tokens, threads);
+                             : train::mean_loss(checkpoint.config, parameters, evaluated,
+                                                flags.options.batch_tokens, threads);
   };
   const double before = evaluate();
   fmt::print("{} examples, {} steps of up to {} tokens, {}{}\n", examples.size(), flags.options.steps,
@@ -169,6 +168,7 @@ void train_model(TrainFlags& flags) {
                  : fmt::format("all {:.1f} million parameters", static_cast<double>(size) * 1e-6),
              flags.precision == "fp32" ? "" : fmt::format(", {} emulated", flags.precision));
 
+  if (!flags.resume) train::remove_training_state(folder);  // with --force: it is given up
   const CtrlC ctrl_c;
   const auto start   = std::chrono::steady_clock::now();
   const auto seconds = [&] {
@@ -180,7 +180,7 @@ void train_model(TrainFlags& flags) {
   const auto restore = [&](train::TrainingState& state) {
     value_or_usage_error(train::load_training_state(*saved, state));
     log = log_up_to(folder / "training_log.jsonl", state.steps);
-    fmt::print("going on behind step {}\n", state.steps);
+    fmt::print("going on after step {}\n", state.steps);
   };
   const auto save = [&](const train::TrainingState& state) {
     value_or_usage_error(write_text_file(folder / "training_log.jsonl", log));
@@ -204,11 +204,12 @@ void train_model(TrainFlags& flags) {
       std::fflush(stdout);
     }
     const bool ends = CtrlC::pressed(), last = step.step == flags.options.steps;
-    if (flags.save_steps > 0 && !last && (ends || step.step % flags.save_steps == 0)) save(state);
+    const bool saves = (flags.save_steps > 0 || flags.resume) && !last;
+    if (saves && (ends || (flags.save_steps > 0 && step.step % flags.save_steps == 0))) save(state);
     if (ends)
       fmt::print(stderr, "interrupted after step {}: what is trained is kept{}\n", step.step,
-                 flags.save_steps > 0 && !last ? ", and --resume goes on" : "");
-    ended_early = ends && !last;
+                 saves ? ", and --resume goes on" : "");
+    ended_early = ends && saves;
     return !ends;
   };
   const auto lora = train::fine_tune(checkpoint.config, parameters, examples, flags.options, threads, hooks);
@@ -220,7 +221,7 @@ void train_model(TrainFlags& flags) {
   if (lora) value_or_usage_error(train::save_adapter(folder / "adapter", source, *lora, threads));
   const int64_t written = value_or_usage_error(train::save_checkpoint(folder, source, parameters, threads));
   value_or_usage_error(write_text_file(folder / "training_log.jsonl", log));
-  if (!ended_early || flags.save_steps == 0) train::remove_training_state(folder);
+  if (!ended_early) train::remove_training_state(folder);
   fmt::print("{}: {:.1f} MB in BF16{}; `fathom model quantize` makes MXFP4 of its experts\n", folder.string(),
              static_cast<double>(written) * 1e-6,
              lora ? ", the adapters merged, and adapter/ in PEFT's layout" : "");

@@ -145,12 +145,15 @@ RankFailure RankedRunner::failure_seen_by(size_t rank, const comm::GroupError& e
 // What a rank threw itself says more than what the others saw of it. Ranks that are not done do not count.
 std::optional<RankFailure> RankedRunner::failure_of_ranks() const {
   std::optional<RankFailure> seen, thrown;
+  bool seen_at_fault = false;  // that rank hangs: others wait for ranks that wait in another group
   for (size_t r = 0; r < ranks_.size(); ++r) {
     if (!ranks_[r]->wait_for(0ms) || !ranks_[r]->failure()) continue;
     try {
       std::rethrow_exception(ranks_[r]->failure());
     } catch (const comm::GroupError& error) {
-      if (!seen) seen = failure_seen_by(r, error);
+      const RankFailure failure = failure_seen_by(r, error);
+      const bool at_fault       = !ranks_[static_cast<size_t>(failure.rank)]->wait_for(0ms);
+      if (!seen || (at_fault && !seen_at_fault)) seen = failure, seen_at_fault = at_fault;
     } catch (const std::exception& error) {
       if (!thrown)
         thrown = {.rank      = static_cast<int>(r),

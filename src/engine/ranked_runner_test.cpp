@@ -431,6 +431,25 @@ TEST(RankedRunner, AStageThatComesTooLateDoesNotSample) {
   EXPECT_EQ(next.ids, right_answer());
 }
 
+// With two micro-batches rank 0 waits for rank 2, which is in a sum and waits for rank 3.
+TEST(RankedRunner, AHangInAStageOfSeveralRanksNamesTheRank) {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  EngineConfig config                     = config_of_stages(2, 2);
+  config.step_tokens                      = 96;
+  FaultyEngine faulty_engine(
+      3, 2s, [released] { released.wait_for(120s); }, config);
+  Request request           = one_request();
+  request.prompt            = std::vector<TokenId>(96, 17);
+  const RankedAnswer failed = answer_of(*faulty_engine.engine, std::move(request));
+  std::promise<std::optional<RankFailure>> failure;
+  faulty_engine.engine->with_kv([&](KvStore&) { failure.set_value(faulty_engine.runner->failure()); });
+  const auto seen = failure.get_future().get();
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->rank, 3) << failed.error;
+  release.set_value();
+}
+
 // What the ranks counted differs after a step that some of them did not end. Who computes what must not.
 TEST(RankedRunner, ExpertsMoveAfterARankHasFailed) {
   const auto expected = answers_of(*Engine::start(bundled(), config_of_ranks(1, false)).value());

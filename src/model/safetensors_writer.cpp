@@ -132,7 +132,7 @@ int64_t write_piece(const NewFile& file, const Piece& piece, std::vector<std::by
 }  // namespace
 
 Result<int64_t> write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
-                                  ThreadPool& pool, const WriteProgress& progress) {
+                                  ThreadPool& pool, const WriteProgress& progress, Durable durable) {
   const Plan plan                 = plan_file(sources);
   const std::vector<Piece> pieces = cut(plan);
   auto file                       = NewFile::create(path, plan.file_bytes);
@@ -153,6 +153,7 @@ Result<int64_t> write_safetensors(const std::filesystem::path& path, std::span<c
       throw;
     }
   });
+  if (durable == Durable::yes) file->sync();
   file->publish();
   if (progress) progress(plan.file_bytes, plan.file_bytes);
   return plan.file_bytes;

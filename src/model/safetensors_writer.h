@@ -31,6 +31,10 @@ struct TensorSource {
   std::function<void(int64_t first, int64_t n, std::span<const std::span<std::byte>> out)> fill;
 };
 
+// Whether the file must outlive a power cut: its contents are flushed before it has its name. No: for what
+// can be made again.
+enum class Durable { no, yes };
+
 using WriteProgress =
     std::function<void(int64_t done, int64_t total)>;  // in bytes; called on the calling thread
 
@@ -38,6 +42,7 @@ using WriteProgress =
 // for each thread, or a row where that is more. Tensors are stored in the given order, wider types first, so
 // that each is aligned. Returns the size of the file in bytes.
 Result<int64_t> write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
-                                  ThreadPool& pool, const WriteProgress& progress = {});
+                                  ThreadPool& pool, const WriteProgress& progress = {},
+                                  Durable durable = Durable::yes);
 
 }  // namespace fathom::model

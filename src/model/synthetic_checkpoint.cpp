@@ -240,7 +240,7 @@ Result<int64_t> make_synthetic_checkpoint(const SyntheticCheckpointOptions& opti
   if (!config) return config.error();
   const Deviations d = deviations(options.shape, *config);
   auto bytes = write_safetensors(folder / "model.safetensors", Maker(*config, d, options.seed).sources(),
-                                 pool, progress);
+                                 pool, progress, Durable::no);
   if (!bytes) return bytes.error();
   if (const auto status = write_text_file(folder / "config.json", *text); !status) return status.error();
   return bytes;

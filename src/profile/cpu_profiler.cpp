@@ -16,7 +16,6 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <optional>
 
 #include "core/expect.h"
 
@@ -101,9 +100,9 @@ void on_profiling_signal(int, siginfo_t*, void* context) {
   const int saved = errno;
   handlers_inside.fetch_add(1);
   if (StackSlots* all = stack_slots.load()) {
-    const int64_t began = ns_of(CLOCK_MONOTONIC);
+    const int64_t began = ns_of(CLOCK_THREAD_CPUTIME_ID);  // other threads may run meanwhile
     note_stack(*all, interrupted_instruction(context));
-    all->handler_ns.fetch_add(ns_of(CLOCK_MONOTONIC) - began, std::memory_order_relaxed);
+    all->handler_ns.fetch_add(ns_of(CLOCK_THREAD_CPUTIME_ID) - began, std::memory_order_relaxed);
   }
   handlers_inside.fetch_sub(1);
   errno = saved;
@@ -121,6 +120,7 @@ _Unwind_Reason_Code stop_walking(_Unwind_Context*, void*) { return _URC_END_OF_S
 }  // namespace
 
 struct CpuProfiler::Window {
+  Id id;
   Done done;
   std::chrono::system_clock::time_point began;
   Clock::time_point started, ends;
@@ -161,18 +161,29 @@ CpuProfiler::~CpuProfiler() {
   while (handlers_inside.load() != 0) std::this_thread::yield();
 }
 
-bool CpuProfiler::profile(std::chrono::nanoseconds duration, Done done) {
+std::optional<CpuProfiler::Id> CpuProfiler::profile(std::chrono::nanoseconds duration, Done done) {
+  Id id = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (ending_) return false;
-    windows_.push_back({.done    = std::move(done),
-                        .began   = std::chrono::system_clock::now(),
-                        .started = Clock::now(),
-                        .ends    = Clock::now() + duration,
-                        .before  = usage()});
+    if (ending_) return std::nullopt;
+    id = next_id_++;
+    new_windows_.push_back({.id      = id,
+                            .done    = std::move(done),
+                            .began   = std::chrono::system_clock::now(),
+                            .started = Clock::now(),
+                            .ends    = Clock::now() + duration,
+                            .before  = usage()});
   }
   changed_.notify_all();
-  return true;
+  return id;
+}
+
+void CpuProfiler::cancel(Id id) {
+  std::list<Window> cancelled;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  for (std::list<Window>* windows : {&new_windows_, &windows_})
+    for (auto window = windows->begin(); window != windows->end(); ++window)
+      if (window->id == id) return cancelled.splice(cancelled.end(), *windows, window);
 }
 
 CpuProfiler::Usage CpuProfiler::usage() const {
@@ -185,13 +196,15 @@ CpuProfiler::Usage CpuProfiler::usage() const {
 void CpuProfiler::work() {
   pthread_setname_np(pthread_self(), "fathom-profiler");
   std::unique_lock lock(mutex_);
-  while (!ending_ || !windows_.empty()) {
+  while (!ending_ || !windows_.empty() || !new_windows_.empty()) {
+    const auto wanted = [&] { return ending_ || !new_windows_.empty(); };
     if (windows_.empty())
-      changed_.wait(lock, [&] { return ending_ || !windows_.empty(); });
+      changed_.wait(lock, wanted);
     else
-      changed_.wait_for(lock, kVisit, [&] { return ending_; });
+      changed_.wait_for(lock, kVisit, wanted);
+    read_samples();  // those so far are not of the new ones
+    windows_.splice(windows_.end(), new_windows_);
     arm();
-    read_samples();
     limit_overhead();
     std::list<Window> over;
     for (auto window = windows_.begin(); window != windows_.end();) {
@@ -201,8 +214,9 @@ void CpuProfiler::work() {
     }
     lock.unlock();
     for (Window& window : over) window.done(profile_of(window));
+    over.clear();
     lock.lock();
-    arm();
+    if (new_windows_.empty()) arm();
   }
 }
 
@@ -212,13 +226,21 @@ void CpuProfiler::arm() {
   if (wanted == armed_) return;
   armed_ = wanted;
   if (wanted) {
+    drop_samples();  // taken while the last profile was handed over
     period_  = kPeriod;
     checked_ = usage();
   }
   set_profiling_timer(wanted ? period_ : std::chrono::microseconds(0));
 }
 
+void CpuProfiler::drop_samples() {
+  for (StackSlot& slot : stack_slots.load()->slots)
+    if (slot.state.load(std::memory_order_acquire) == StackSlot::full)
+      slot.state.store(StackSlot::empty, std::memory_order_release);
+}
+
 void CpuProfiler::read_samples() {
+  if (windows_.empty()) return;
   const int64_t period_ns = std::chrono::nanoseconds(period_).count();
   for (StackSlot& slot : stack_slots.load()->slots) {
     if (slot.state.load(std::memory_order_acquire) != StackSlot::full) continue;
@@ -236,15 +258,16 @@ void CpuProfiler::read_samples() {
 
 void CpuProfiler::limit_overhead() {
   constexpr double kEnoughCpuS = 0.5;  // to judge by
-  const Usage now              = usage();
-  const double cpu_s           = now.cpu_s - checked_.cpu_s;
+  constexpr std::chrono::milliseconds kLongestPeriod{500};
+  const Usage now    = usage();
+  const double cpu_s = now.cpu_s - checked_.cpu_s;
   if (!armed_ || cpu_s < kEnoughCpuS) return;
-  if (now.overhead_s - checked_.overhead_s > kLargestOverhead * cpu_s &&
-      period_ < std::chrono::milliseconds(500)) {
-    period_ *= 2;
-    set_profiling_timer(period_);
-  }
-  checked_ = now;
+  const double share = (now.overhead_s - checked_.overhead_s) / cpu_s;
+  checked_           = now;
+  const auto before  = period_;
+  if (share > kLargestOverhead && period_ < kLongestPeriod) period_ *= 2;
+  if (share < kLargestOverhead / 4 && period_ > kPeriod) period_ /= 2;
+  if (period_ != before) set_profiling_timer(period_);
 }
 
 StackProfile CpuProfiler::profile_of(Window& window) const {

@@ -3,7 +3,8 @@
 //
 // A timer of the process's CPU time interrupts a thread that runs, which notes its stack, as it follows from
 // the unwind tables that C++ exceptions need: no permission, no frame pointers. Waiting threads are not seen.
-// Where samples take more than kLargestOverhead of the CPU time, they become rarer.
+// Where taking samples needs more than kLargestOverhead of the CPU time, they become rarer, and more frequent
+// again when it needs less.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -47,9 +49,13 @@ class CpuProfiler {
   CpuProfiler(const CpuProfiler&)            = delete;
   CpuProfiler& operator=(const CpuProfiler&) = delete;
 
-  // From any thread. `done` gets the next `duration`, on the profiler's thread, and may ask again. False: the
+  using Id = int64_t;
+
+  // From any thread. `done` gets the next `duration`, on the profiler's thread, and may ask again. None: the
   // profiler is ending, and `done` is not called.
-  bool profile(std::chrono::nanoseconds duration, Done done);
+  std::optional<Id> profile(std::chrono::nanoseconds duration, Done done);
+  // Nobody wants that profile any more: its Done is not called, unless it is being called or was.
+  void cancel(Id id);
 
   // Ends what still runs, whose Done get what there is, and returns when they have. Once; the destructor does
   // it too.
@@ -66,6 +72,7 @@ class CpuProfiler {
   void work();
   void read_samples();
   void limit_overhead();
+  void drop_samples();
   void arm();
   Usage usage() const;
   StackProfile profile_of(Window& window) const;
@@ -73,7 +80,10 @@ class CpuProfiler {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Window> windows_;  // under mutex_, as is ending_
+  // Under mutex_.
+  std::list<Window> windows_;
+  std::list<Window> new_windows_;  // the profiler's thread has not seen them yet
+  Id next_id_  = 1;
   bool ending_ = false;
   // Of thread_ alone.
   std::map<int, std::string> thread_names_;

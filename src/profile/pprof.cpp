@@ -1,5 +1,4 @@
 // The formats of profile/cpu_profiler.h.
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -109,10 +108,10 @@ std::string to_pprof(const StackProfile& profile) {
     function.number(3, strings.of(name));
     out.message(5, function);
   }
-  const uint64_t comment =
-      strings.of(fmt::format("{:.3g} s of CPU time, {:.3g} % of it for samples; {} of {} samples dropped",
-                             profile.cpu_s, profile.cpu_s > 0 ? 100 * profile.overhead_s / profile.cpu_s : 0,
-                             profile.dropped, profile.samples + profile.dropped));
+  const uint64_t comment = strings.of(
+      fmt::format("{:.3g} s of CPU time, {:.3g} % of it in the signal handler; {} of {} samples dropped",
+                  profile.cpu_s, profile.cpu_s > 0 ? 100 * profile.overhead_s / profile.cpu_s : 0,
+                  profile.dropped, profile.samples + profile.dropped));
   const Message period_type = value_type(strings, "cpu", "nanoseconds");
   for (const std::string& text : strings.all()) out.bytes(6, text);
   out.number(

@@ -15,19 +15,22 @@
 namespace fathom::profile {
 namespace {
 
+// A profile, or what a killed process left of one.
 bool is_profile(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
-  return name.starts_with("cpu-") && name.ends_with("Z.pb");
+  return name.starts_with("cpu-") && (name.ends_with("Z.pb") || name.ends_with(".partial"));
 }
 
-// Names sort as their times do.
-void delete_old_profiles(const ProfileHistory& history) {
+// All but the latest by name, which sort as their times do. The newest stays even where the clock was set
+// back.
+void delete_old_profiles(const ProfileHistory& history, const std::filesystem::path& newest) {
+  std::error_code none;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(history.folder))
-    if (is_profile(entry.path())) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(history.folder, none))
+    if (is_profile(entry.path()) && entry.path() != newest) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  for (int64_t old = 0; old < std::ssize(files) - history.keep; ++old)
-    std::filesystem::remove(files[static_cast<size_t>(old)]);
+  for (int64_t old = 0; old < std::ssize(files) - (history.keep - 1); ++old)
+    std::filesystem::remove(files[static_cast<size_t>(old)], none);
 }
 
 class HistoryWriter : public std::enable_shared_from_this<HistoryWriter> {
@@ -46,9 +49,9 @@ class HistoryWriter : public std::enable_shared_from_this<HistoryWriter> {
   void write(const StackProfile& profile) {
     try {
       const auto began = std::chrono::floor<std::chrono::seconds>(profile.began);
-      write_file_atomically(history_.folder / fmt::format("cpu-{:%Y%m%dT%H%M%S}Z.pb", fmt::gmtime(began)),
-                            to_pprof(profile));
-      delete_old_profiles(history_);
+      const auto file  = history_.folder / fmt::format("cpu-{:%Y%m%dT%H%M%S}Z.pb", fmt::gmtime(began));
+      write_file_atomically(file, to_pprof(profile));
+      delete_old_profiles(history_, file);
     } catch (const std::exception& error) {
       if (history_.warn && !std::exchange(warned_, true))
         history_.warn(fmt::format("a CPU profile was lost: {}", error.what()));
@@ -63,11 +66,9 @@ class HistoryWriter : public std::enable_shared_from_this<HistoryWriter> {
 }  // namespace
 
 Status keep_profiles(CpuProfiler& profiler, ProfileHistory history) {
-  std::error_code failed;
-  std::filesystem::create_directories(history.folder, failed);
-  if (failed)
-    return Error{
-        fmt::format("{}: {}: give a folder that can be written", history.folder.string(), failed.message())};
+  // Creates the folder, and nothing else: it is not published.
+  if (const auto probe = NewFile::create(history.folder / "cpu-profile", 0); !probe)
+    return Error{probe.error().message + ": give a folder that can be written"};
   std::make_shared<HistoryWriter>(profiler, std::move(history))->next_window();
   return Ok{};
 }

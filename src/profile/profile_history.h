@@ -14,10 +14,10 @@
 namespace fathom::profile {
 
 struct ProfileHistory {
-  std::filesystem::path folder;  // is created; of this process alone
+  std::filesystem::path folder;  // is created; two processes in one would delete each other's files
   std::chrono::milliseconds window{60'000};
   int64_t keep                                 = 240;  // files; older ones are deleted
-  std::function<void(const std::string&)> warn = {};   // of a file that could not be written; not of the next
+  std::function<void(const std::string&)> warn = {};   // once: of a file that could not be written
 };
 
 // From now on until `profiler` ends, windows follow each other. Each becomes a file in pprof's format,

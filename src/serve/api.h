@@ -59,9 +59,11 @@ struct ApiOptions {
   std::vector<std::string> allowed_origins;
   std::string version;
   std::string page, openapi;  // GET / and /openapi.json
-  // Profiles this process for so many seconds, then calls back with the file's contents, on any thread. Null:
-  // it cannot. An error says why not now.
-  std::function<Status(double, ProfileFormat, std::function<void(std::string)>)> cpu_profile = {};
+  // Profiles this process for so many seconds, then calls back with the file's contents, on any thread.
+  // Returns what cancels it, from any thread. Null: it cannot. An error: too many are being made.
+  using CpuProfile =
+      std::function<Result<std::function<void()>>(double, ProfileFormat, std::function<void(std::string)>)>;
+  CpuProfile cpu_profile = {};
 };
 
 class Api {

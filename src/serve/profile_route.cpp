@@ -1,8 +1,8 @@
 // GET /debug/pprof/profile?seconds=30, where Go's net/http/pprof has it: where this process spends CPU time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,10 +52,10 @@ void cpu_profile(const RequestContext& context) {
                            std::move(file));
   };
   if (context.request.method == "HEAD") return respond("");
-  if (const Status started = context.options.cpu_profile(
-          seconds, folded ? ProfileFormat::folded : ProfileFormat::pprof, std::move(respond));
-      !started)
-    refuse(409, "ProfileError", started.error().message);
+  auto started = context.options.cpu_profile(seconds, folded ? ProfileFormat::folded : ProfileFormat::pprof,
+                                             std::move(respond));
+  if (!started) return refuse(503, "unavailable_error", started.error().message);
+  context.exchange->on_gone(std::move(started).value());
 }
 
 }  // namespace fathom::serve

@@ -1,6 +1,7 @@
 #include "train/training_state.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
@@ -36,23 +37,25 @@ std::vector<NamedNumbers> numbers_of(const TrainingState& state) {
 }
 
 model::TensorSource source_of(const NamedNumbers& one) {
-  constexpr int64_t kRow = 1 << 16;  // a row is a part of the file that one thread writes
-  const auto size        = std::ssize(one.numbers);
-  const int64_t columns  = size % kRow == 0 ? kRow : 1;
-  return {.tensors = {{one.name, DType::fp32, {size / columns, columns}}},
-          .rows    = size / columns,
+  return {.tensors = {{one.name, DType::fp32, {std::ssize(one.numbers)}}},
+          .rows    = std::ssize(one.numbers),
           .fill    = [=](int64_t first, int64_t n, std::span<const std::span<std::byte>> out) {
-            std::memcpy(out[0].data(), one.numbers.data() + first * columns,
-                           static_cast<size_t>(n * columns) * sizeof(float));
+            std::memcpy(out[0].data(), one.numbers.data() + first, static_cast<size_t>(n) * sizeof(float));
           }};
 }
 
-void remove_numbers(const fs::path& folder, const std::string& but) {
+std::string hash_of(std::span<const float> numbers) {
+  return fmt::format("{:016x}", XXH3_64bits(numbers.data(), numbers.size_bytes()));
+}
+
+// Of other states, and what killed trainings left of files that they were writing.
+void remove_others(const fs::path& folder, const std::string& numbers) {
   std::error_code none;
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(kState) && name != but) old.push_back(entry.path());
+    const bool partial     = name.starts_with("training_") && name.ends_with(".partial");
+    if (partial || (name.starts_with(kState) && name != numbers)) old.push_back(entry.path());
   }
   for (const fs::path& file : old) fs::remove(file, none);
 }
@@ -63,14 +66,21 @@ Status save_training_state(const fs::path& folder, const TrainingState& state, c
                            ThreadPool& threads) {
   const std::string name = fmt::format("{}{}.safetensors", kState, state.steps);
   std::vector<model::TensorSource> sources;
-  for (const NamedNumbers& one : numbers_of(state)) sources.push_back(source_of(one));
+  StateJson hashes = StateJson::array();
+  for (const NamedNumbers& one : numbers_of(state)) {
+    sources.push_back(source_of(one));
+    hashes.push_back(hash_of(one.numbers));
+  }
   if (const auto written = model::write_safetensors(folder / name, sources, threads); !written)
     return written.error();
-  const StateJson json = {
-      {"schema", kSchema}, {"steps", state.steps}, {"numbers", name}, {"identity", identity}};
+  const StateJson json = {{"schema", kSchema},
+                          {"steps", state.steps},
+                          {"numbers", name},
+                          {"hashes", hashes},
+                          {"identity", identity}};
   if (const Status written = write_text_file(folder / kStateFile, json.dump(2) + "\n"); !written)
     return written.error();
-  remove_numbers(folder, name);
+  remove_others(folder, name);
   return Ok{};
 }
 
@@ -84,23 +94,28 @@ Result<std::optional<SavedTraining>> find_training_state(const fs::path& folder)
   const auto has       = [&](const char* key, auto is) { return json.contains(key) && (json[key].*is)(); };
   if (!json.is_object() || json.value("schema", StateJson()) != kSchema ||
       !has("steps", &StateJson::is_number_integer) || !has("numbers", &StateJson::is_string) ||
-      !has("identity", &StateJson::is_object))
+      !has("identity", &StateJson::is_object) || !has("hashes", &StateJson::is_array) ||
+      !std::ranges::all_of(json["hashes"], [](const StateJson& hash) { return hash.is_string(); }))
     return Error{fmt::format("{}: is no state of a training: begin anew with --force", file.string())};
   return std::optional(
       SavedTraining{.steps    = json["steps"].get<int64_t>(),
                     .identity = json["identity"].dump(),
-                    .numbers  = folder / fs::path(json["numbers"].get<std::string>()).filename()});
+                    .numbers  = folder / fs::path(json["numbers"].get<std::string>()).filename(),
+                    .hashes   = json["hashes"].get<std::vector<std::string>>()});
 }
 
 Status load_training_state(const SavedTraining& saved, TrainingState& state) {
   const auto file = model::Safetensors::open(saved.numbers);
   if (!file) return file.error();
-  for (const NamedNumbers& one : numbers_of(state)) {
+  for (size_t i = 0; const NamedNumbers& one : numbers_of(state)) {
     const model::Tensor* tensor = file->find(one.name);
     if (!tensor || tensor->dtype != DType::fp32 || tensor->bytes.size() != one.numbers.size_bytes())
       return Error{fmt::format("{}: has not {} numbers of {}: it belongs to another training",
                                saved.numbers.string(), one.numbers.size(), one.name)};
     std::memcpy(one.numbers.data(), tensor->bytes.data(), tensor->bytes.size());
+    if (i >= saved.hashes.size() || hash_of(one.numbers) != saved.hashes[i++])
+      return Error{fmt::format("{}: {} are not those that were saved: the file is damaged",
+                               saved.numbers.string(), one.name)};
   }
   state.steps = saved.steps;
   return Ok{};
@@ -118,7 +133,7 @@ std::optional<std::string> first_change(const std::string& saved, const StateJso
 void remove_training_state(const fs::path& folder) {
   std::error_code none;
   fs::remove(folder / kStateFile, none);
-  remove_numbers(folder, "");
+  remove_others(folder, "");
 }
 
 }  // namespace fathom::train

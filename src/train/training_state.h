@@ -1,5 +1,6 @@
 // A training that has not ended, in a folder: training_state.json, and the safetensors file of fp32 numbers
-// that it names. The JSON file is written last, so that a kill at any moment leaves the state before whole.
+// that it names, with their hashes. The JSON file is written last, and the numbers are on the disk then, so
+// that a kill or a power cut at any moment leaves the state before whole.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "core/thread_pool.h"
@@ -21,8 +23,9 @@ Status save_training_state(const std::filesystem::path& folder, const TrainingSt
 
 struct SavedTraining {
   int64_t steps = 0;
-  std::string identity;           // JSON text
-  std::filesystem::path numbers;  // the file
+  std::string identity;             // JSON text
+  std::filesystem::path numbers;    // the file
+  std::vector<std::string> hashes;  // of weights, first and second moments
 };
 
 // None: the folder holds no state. An error: it cannot be read.

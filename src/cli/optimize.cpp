@@ -232,8 +232,8 @@ class Search {
     if (!works) throw UsageError(works.error().message);
   }
 
-  // Variants of the experiment, with `candidates` among them. Again, a few times, where `decisive` is right and
-  // has no ratio.
+  // Variants of the experiment, with `candidates` among them. Again, a few times, where `decisive` is right
+  // and has no ratio.
   lab::RunRecord measure(std::vector<std::string> variants, const CandidateFlags& candidates, bool quick,
                          const std::string& decisive = "") {
     ExperimentFlags experiments    = flags_.experiments;
@@ -242,8 +242,8 @@ class Search {
     targets.selections[0].variants = std::move(variants);
     const Candidates compiled(candidates, targets, experiments.options);
     for (int tries = 1;; ++tries) {
-      lab::RunRecord run =
-          run_experiments(experiments, targets, "optimize", program_arguments(), [](const lab::RunRecord&) {});
+      lab::RunRecord run             = run_experiments(experiments, targets, "optimize", program_arguments(),
+                                                       [](const lab::RunRecord&) {});
       const lab::VariantRecord* seen = deciding(run, decisive);
       const bool without_ratio       = seen && seen->status == lab::Outcome::ok && !seen->ratio;
       if (!without_ratio || tries == kMostTries || CtrlC::pressed()) return run;
@@ -256,7 +256,8 @@ class Search {
     const lab::VariantRecord* baseline = deciding(run, declared_.front());
     if (!baseline || baseline->status == lab::Outcome::ok)
       return "its rounds were too few, or too much alike, for an interval of the ratio: is the machine busy?";
-    return fmt::format("its baseline was not measured, {}: {}", to_string(baseline->status), baseline->detail);
+    return fmt::format("its baseline was not measured, {}: {}", to_string(baseline->status),
+                       baseline->detail);
   }
 
   // False: the model did not answer.

@@ -6,8 +6,8 @@
 // parallel: a rank has whole experts, and adds nothing for tokens that go to others'. Both: a rank has the
 // logits of a part of the vocabulary. Norms, router and embedding are whole on every rank.
 //
-// Pipeline parallel (GPipe, arXiv 1811.06965): a stage has whole layers, those after the stage before it. Its
-// ranks cut them as above. The first stage embeds tokens, the last one has the logits.
+// Pipeline parallel (GPipe, arXiv 1811.06965): a stage has whole layers, which follow those of the stage
+// before. Its ranks cut them as above. The first stage embeds tokens, the last one has the logits.
 #pragma once
 
 #include <cstdint>

@@ -50,6 +50,7 @@ RankedRunner::RankedRunner(const model::Checkpoint& checkpoint, const EngineConf
   for (int64_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(std::make_unique<CpuRunner>(checkpoint, config, pages, rank,
                                                  config.eplb.enabled ? &shared.weights : nullptr));
+  read_counts();
   if (!config.eplb.enabled) return;
   balancer_.emplace(checkpoint.config.num_hidden_layers, experts_, config.tensor_parallel, config.eplb,
                     log_balancedness);
@@ -62,6 +63,7 @@ void RankedRunner::place_experts(const std::vector<ExpertPlacement>& placements)
     layers.push_back(ranks_of_experts(placement, static_cast<int>(experts_)));
   const auto table = std::make_shared<const model::ExpertTable>(std::ssize(ranks_), layers);
   for (const auto& rank : ranks_) rank->place_experts(table);
+  read_counts();
 }
 
 void RankedRunner::execute_model(const SchedulerOutput& step) {
@@ -102,6 +104,7 @@ std::vector<SequenceOutput> RankedRunner::get_output(const SchedulerOutput& step
         ranks_[r]->give_up_step();
       }
     if (failure_) joined_ = false;
+    if (std::ranges::none_of(ranks_, [](const auto& rank) { return rank->in_flight(); })) read_counts();
     // All ranks are idle, unless one failed.
     if (!failure_ && balancer_ && balancer_->after_step(expert_load(), rank_load()))
       place_experts(balancer_->placements());
@@ -200,16 +203,21 @@ Status RankedRunner::swap_weights(std::vector<model::ProcessedWeights>& weights)
   return Ok{};
 }
 
-View<const int64_t, 2> RankedRunner::of_all_layers(View<const int64_t, 2> (CpuRunner::*load)() const,
-                                                   std::vector<int64_t>& all) const {
-  const View<const int64_t, 2> first = (*ranks_[0].*load)();
-  if (ranks_.size() == tensor_ranks_) return first;
-  all.clear();
+RankedRunner::Load RankedRunner::load_of_all_layers(View<const int64_t, 2> (CpuRunner::*load)() const) const {
+  Load all;
   for (size_t r = 0; r < ranks_.size(); r += tensor_ranks_) {
     const View<const int64_t, 2> of_stage = (*ranks_[r].*load)();
-    all.insert(all.end(), of_stage.data(), of_stage.data() + of_stage.size());
+    all.numbers.insert(all.numbers.end(), of_stage.data(), of_stage.data() + of_stage.size());
+    all.columns = of_stage.extent(1);
   }
-  return {all.data(), {std::ssize(all) / first.extent(1), first.extent(1)}};
+  return all;
+}
+
+void RankedRunner::read_counts() {
+  expert_load_ = load_of_all_layers(&CpuRunner::expert_load);
+  rank_load_   = load_of_all_layers(&CpuRunner::rank_load);
+  forward_s_   = ranks_[sampler_]->forward_s();
+  sample_s_    = ranks_[sampler_]->sample_s();
 }
 
 // Of all heads, in the layers of the rank's stage.

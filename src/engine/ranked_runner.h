@@ -58,12 +58,9 @@ class RankedRunner final : public ModelRunner {
   std::string device_name() const override;
   int threads() const override;
   MemoryUse memory() const override;
-  View<const int64_t, 2> expert_load() const override {
-    return of_all_layers(&CpuRunner::expert_load, expert_load_);
-  }
-  View<const int64_t, 2> rank_load() const override {
-    return of_all_layers(&CpuRunner::rank_load, rank_load_);
-  }
+  // These, and the seconds, are those of the latest step after which all ranks were idle.
+  View<const int64_t, 2> expert_load() const override { return expert_load_.view(); }
+  View<const int64_t, 2> rank_load() const override { return rank_load_.view(); }
   const EplbStats* eplb() const override { return balancer_ ? &balancer_->stats() : nullptr; }
   // [layer]: from the next step on ranks compute these experts. With config.eplb, and not while a step is in
   // flight. For tests; steps do it themselves.
@@ -74,8 +71,8 @@ class RankedRunner final : public ModelRunner {
   int64_t kv_block_bytes(KvKind kind) const override;
   void read_kv_block(KvKind kind, Page page, std::span<std::byte> to) const override;
   void write_kv_block(KvKind kind, Page page, std::span<const std::byte> from) override;
-  double forward_s() const override { return ranks_[sampler_]->forward_s(); }
-  double sample_s() const override { return ranks_[sampler_]->sample_s(); }
+  double forward_s() const override { return forward_s_; }
+  double sample_s() const override { return sample_s_; }
 
  private:
   struct HeadPiece;
@@ -86,16 +83,24 @@ class RankedRunner final : public ModelRunner {
   std::vector<HeadPiece> head_pieces(KvKind kind, size_t rank) const;
   size_t first_rank_of_stage(size_t rank) const { return rank - rank % tensor_ranks_; }
   int64_t kv_block_bytes_of_stage(KvKind kind, size_t rank) const;
-  // Every stage's rows, one behind another, in `all` where there are several stages.
-  View<const int64_t, 2> of_all_layers(View<const int64_t, 2> (CpuRunner::*load)() const,
-                                       std::vector<int64_t>& all) const;
+  // Rows of all layers: of every stage, one behind another.
+  struct Load {
+    std::vector<int64_t> numbers;
+    int64_t columns = 1;
+
+    View<const int64_t, 2> view() const { return {numbers.data(), {std::ssize(numbers) / columns, columns}}; }
+  };
+  // Precondition of both: no rank is in a step.
+  Load load_of_all_layers(View<const int64_t, 2> (CpuRunner::*load)() const) const;
+  void read_counts();
 
   const comm::GroupOptions options_;
   const size_t tensor_ranks_, sampler_;  // the rank that samples
   const MakeGroups make_groups_;
   const int64_t kv_heads_, head_bytes_, experts_;
   std::vector<std::unique_ptr<CpuRunner>> ranks_;
-  mutable std::vector<int64_t> expert_load_, rank_load_;
+  Load expert_load_, rank_load_;
+  double forward_s_ = 0, sample_s_ = 0;
   std::optional<ExpertBalancer> balancer_;  // with EPLB
   int64_t shared_experts_bytes_ = 0;        // copies of experts that all ranks read, with EPLB
   bool joined_                  = false;    // the ranks have a group in which no step has failed

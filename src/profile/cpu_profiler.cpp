@@ -5,22 +5,22 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 #include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <fstream>
 #include <memory>
 
 #include "core/expect.h"
+#include "measure/clock.h"
+#include "profile/profiling_signal.h"
 
 namespace fathom::profile {
 namespace {
+
+using measure::now_ns;
 
 constexpr int kDeepest = 64;
 constexpr int kSlots   = 1024;  // more than 64 busy threads fill between two visits
@@ -43,23 +43,6 @@ struct StackSlots {
 };
 std::atomic<StackSlots*> stack_slots = nullptr;
 std::atomic<int> handlers_inside     = 0;
-
-int64_t ns_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-uintptr_t interrupted_instruction(const void* context) {
-  const auto* user = static_cast<const ucontext_t*>(context);
-#if defined(__x86_64__)
-  return static_cast<uintptr_t>(user->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__aarch64__)
-  return static_cast<uintptr_t>(user->uc_mcontext.pc);
-#else
-  return 0;
-#endif
-}
 
 // The handler's own frames come before the interrupted one.
 struct StackWalk {
@@ -100,19 +83,12 @@ void on_profiling_signal(int, siginfo_t*, void* context) {
   const int saved = errno;
   handlers_inside.fetch_add(1);
   if (StackSlots* all = stack_slots.load()) {
-    const int64_t began = ns_of(CLOCK_THREAD_CPUTIME_ID);  // other threads may run meanwhile
-    note_stack(*all, interrupted_instruction(context));
-    all->handler_ns.fetch_add(ns_of(CLOCK_THREAD_CPUTIME_ID) - began, std::memory_order_relaxed);
+    const int64_t began = now_ns(measure::Clock::thread_cpu);  // other threads may run meanwhile
+    note_stack(*all, interrupted_at(context));
+    all->handler_ns.fetch_add(now_ns(measure::Clock::thread_cpu) - began, std::memory_order_relaxed);
   }
   handlers_inside.fetch_sub(1);
   errno = saved;
-}
-
-void set_profiling_timer(std::chrono::microseconds period) {
-  const itimerval value{.it_interval = {.tv_sec = 0, .tv_usec = period.count()},
-                        .it_value    = {.tv_sec = 0, .tv_usec = period.count()}};
-  if (setitimer(ITIMER_PROF, &value, nullptr) != 0)
-    throw SystemError(fmt::format("setitimer(ITIMER_PROF): {}", std::strerror(errno)));
 }
 
 _Unwind_Reason_Code stop_walking(_Unwind_Context*, void*) { return _URC_END_OF_STACK; }
@@ -135,12 +111,7 @@ CpuProfiler::CpuProfiler() {
   FATHOM_EXPECT(stack_slots.compare_exchange_strong(none, slots.get()), "one profiler at a time");
   (void)slots.release();                           // this object's, until the destructor
   (void)_Unwind_Backtrace(stop_walking, nullptr);  // what it does at its first call is not for a handler
-  struct sigaction action {};
-  action.sa_sigaction = on_profiling_signal;
-  action.sa_flags     = SA_SIGINFO | SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  if (sigaction(SIGPROF, &action, nullptr) != 0)
-    throw SystemError(fmt::format("sigaction(SIGPROF): {}", std::strerror(errno)));
+  (void)handle_profiling_signal(on_profiling_signal);
   thread_ = std::thread([this] { work(); });
 }
 
@@ -188,7 +159,7 @@ void CpuProfiler::cancel(Id id) {
 
 CpuProfiler::Usage CpuProfiler::usage() const {
   const StackSlots& slots = *stack_slots.load();
-  return {.cpu_s      = 1e-9 * static_cast<double>(ns_of(CLOCK_PROCESS_CPUTIME_ID)),
+  return {.cpu_s      = 1e-9 * static_cast<double>(now_ns(measure::Clock::process_cpu)),
           .overhead_s = 1e-9 * static_cast<double>(slots.handler_ns.load()),
           .dropped    = slots.dropped.load()};
 }

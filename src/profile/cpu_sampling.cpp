@@ -8,13 +8,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -24,12 +23,13 @@
 #include "machine/perf_counters.h"
 #include "profile/cpu_counters.h"
 #include "profile/kernel_name.h"
+#include "profile/profiling_signal.h"
 
 namespace fathom::profile {
 namespace {
 
 constexpr int64_t kMostSamples = 1 << 16;
-constexpr long kPeriodUs       = 1000;  // the kernel rounds it up to its tick
+constexpr std::chrono::microseconds kPeriod{1000};  // the kernel rounds it up to its tick
 
 // What the signal handler writes to. It may do only what is async-signal-safe: no allocation, no lock.
 struct Ring {
@@ -42,17 +42,6 @@ int64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-uintptr_t interrupted_at(const void* context) {
-  const auto* user = static_cast<const ucontext_t*>(context);
-#if defined(__x86_64__)
-  return static_cast<uintptr_t>(user->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__aarch64__)
-  return static_cast<uintptr_t>(user->uc_mcontext.pc);
-#else
-  return 0;
-#endif
 }
 
 void take_sample(int, siginfo_t*, void* context) {
@@ -70,19 +59,11 @@ class SamplingTimer {
  public:
   explicit SamplingTimer(Ring& ring) {
     active_ring = &ring;
-    struct sigaction action {};
-    action.sa_sigaction = take_sample;
-    action.sa_flags     = SA_SIGINFO | SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGPROF, &action, &before_) != 0)
-      throw SystemError(fmt::format("sigaction(SIGPROF): {}", std::strerror(errno)));
-    const itimerval period{.it_interval = {0, kPeriodUs}, .it_value = {0, kPeriodUs}};
-    if (setitimer(ITIMER_PROF, &period, nullptr) != 0)
-      throw SystemError(fmt::format("setitimer(ITIMER_PROF): {}", std::strerror(errno)));
+    before_     = handle_profiling_signal(take_sample);
+    set_profiling_timer(kPeriod);
   }
   ~SamplingTimer() {
-    const itimerval off{};
-    (void)setitimer(ITIMER_PROF, &off, nullptr);
+    set_profiling_timer(std::chrono::microseconds(0));
     // A signal that is under way finds an empty handler, not the default action, which would end the process.
     active_ring = nullptr;
     if (before_.sa_handler != SIG_DFL) (void)sigaction(SIGPROF, &before_, nullptr);

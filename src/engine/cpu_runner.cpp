@@ -241,7 +241,8 @@ void CpuRunner::execute_model(const SchedulerOutput& step) {
   first_row_of_sequence_.push_back(static_cast<int64_t>(tokens_.size()));
   micro_batch_rows_ = max_rows_;
   if (cut_.stages > 1)  // a sequence with drafts is not split
-    micro_batch_rows_ = std::max(rows_of_micro_batch(std::ssize(tokens_), cut_.stages), most_drafts_ + 1);
+    micro_batch_rows_ =
+        std::clamp(rows_of_micro_batch(std::ssize(tokens_), cut_.stages), most_drafts_ + 1, max_rows_);
 
   {
     const std::lock_guard lock(mutex_);
@@ -284,7 +285,7 @@ CpuRunner::MicroBatch CpuRunner::next_micro_batch(const MicroBatch& before) cons
   while (batch.first_sequence < sampled_rows_.size() &&
          first_row_of_sequence_[batch.first_sequence + 1] <= batch.first_row)
     ++batch.first_sequence;
-  int64_t end = std::min(rows, batch.first_row + std::min(micro_batch_rows_, max_rows_));
+  int64_t end = std::min(rows, batch.first_row + micro_batch_rows_);
   for (size_t e = batch.first_sequence; e < sampled_rows_.size() && first_row_of_sequence_[e] < end; ++e) {
     if (sampled_rows_[e].drafts > 0 && first_row_of_sequence_[e + 1] > end) {
       end = first_row_of_sequence_[e];

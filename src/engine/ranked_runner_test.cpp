@@ -360,6 +360,23 @@ struct FaultyEngine {
 
 Request one_request() { return std::move(some_requests()[0]); }
 
+// Of the latest step: read on the engine's thread, between that step and the next one.
+std::optional<RankFailure> failure_of(FaultyEngine& faulty_engine) {
+  std::promise<std::optional<RankFailure>> failure;
+  faulty_engine.engine->with_kv([&](KvStore&) { failure.set_value(faulty_engine.runner->failure()); });
+  return failure.get_future().get();
+}
+
+// While a rank that was given up has not come back, requests fail at once.
+RankedAnswer answer_once_it_is_back(FaultyEngine& faulty_engine) {
+  RankedAnswer next;
+  for (int tries = 0; tries < 1000 && next.finish != FinishReason::length; ++tries) {
+    next = answer_of(*faulty_engine.engine, one_request());
+    std::this_thread::sleep_for(10ms);
+  }
+  return next;
+}
+
 std::vector<TokenId> right_answer() {
   return answer_of(*Engine::start(bundled(), config_of_ranks(1, false)).value(), one_request()).ids;
 }
@@ -423,12 +440,7 @@ TEST(RankedRunner, AStageThatComesTooLateDoesNotSample) {
   const RankedAnswer failed = answer_of(*faulty_engine.engine, one_request());
   EXPECT_TRUE(failed.error.starts_with("rank 1 did not come to message")) << failed.error;
   release.set_value();
-  RankedAnswer next;
-  for (int tries = 0; tries < 1000 && next.finish != FinishReason::length; ++tries) {
-    next = answer_of(*faulty_engine.engine, one_request());
-    std::this_thread::sleep_for(10ms);
-  }
-  EXPECT_EQ(next.ids, right_answer());
+  EXPECT_EQ(answer_once_it_is_back(faulty_engine).ids, right_answer());
 }
 
 // With two micro-batches rank 0 waits for rank 2, which is in a sum and waits for rank 3.
@@ -442,9 +454,7 @@ TEST(RankedRunner, AHangInAStageOfSeveralRanksNamesTheRank) {
   Request request           = one_request();
   request.prompt            = std::vector<TokenId>(96, 17);
   const RankedAnswer failed = answer_of(*faulty_engine.engine, std::move(request));
-  std::promise<std::optional<RankFailure>> failure;
-  faulty_engine.engine->with_kv([&](KvStore&) { failure.set_value(faulty_engine.runner->failure()); });
-  const auto seen = failure.get_future().get();
+  const auto seen           = failure_of(faulty_engine);
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->rank, 3) << failed.error;
   release.set_value();
@@ -465,11 +475,8 @@ TEST(RankedRunner, ExpertsMoveAfterARankHasFailed) {
 
 TEST(RankedRunner, AFailureNamesRankAndOperation) {
   FaultyEngine faulty_engine(1, 200s, [] { throw std::runtime_error("no memory"); });
-  std::promise<std::optional<RankFailure>> failure;
-  // Between the step and the next one: on the engine's thread.
   (void)answer_of(*faulty_engine.engine, one_request());
-  faulty_engine.engine->with_kv([&](KvStore&) { failure.set_value(faulty_engine.runner->failure()); });
-  const auto seen = failure.get_future().get();
+  const auto seen = failure_of(faulty_engine);
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->rank, 1);
   EXPECT_EQ(seen->operation, comm::Operation::all_reduce);
@@ -493,12 +500,7 @@ TEST(RankedRunner, ARankThatHangsIsGivenUpUntilItComesBack) {
     EXPECT_EQ(faulty_engine.made, 1);
 
     release.set_value();
-    RankedAnswer next;
-    for (int tries = 0; tries < 1000 && next.finish != FinishReason::length; ++tries) {
-      next = answer_of(*faulty_engine.engine, one_request());
-      std::this_thread::sleep_for(10ms);
-    }
-    EXPECT_EQ(next.ids, right_answer());
+    EXPECT_EQ(answer_once_it_is_back(faulty_engine).ids, right_answer());
   }
 }
 

@@ -3,7 +3,8 @@
 //
 // The order is that of vLLM and Hugging Face's generate: logit bias, penalties, temperature, top-k, top-p,
 // min-p. Each filter works on the renormalised output of the one before. Greedy decoding stops after the
-// penalties.
+// penalties. Without a filter the token is the argmax of sums with Gumbel numbers (core/gumbel.h), which a
+// GPU finds without all logits; with one, a random number is the place among the sums of the weights.
 #pragma once
 
 #include <cstdint>

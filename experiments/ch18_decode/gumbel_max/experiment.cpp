@@ -1,12 +1,12 @@
-// Sampling without filters: the engine sums all weights and looks for the place of one random number. With a
-// Gumbel number for each token the draw is an argmax. Is one pass with 200 thousand random numbers cheap?
+// Sampling without filters: with a Gumbel number for each token the draw is an argmax. Is one pass with 200
+// thousand random numbers cheap?
 #include "lab/experiment.h"
 
 #include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "core/rng.h"
+#include "core/gumbel.h"
 #include "gumbel_max.h"
 
 namespace fathom::lab::gumbel_max {
@@ -25,15 +25,6 @@ auto rules_of(float temperature) {
       std::memcpy(data + static_cast<size_t>(r) * sizeof rule, &rule, sizeof rule);
     }
   });
-}
-
-double gumbel(const SamplingRow& rule, int64_t id) {
-  const auto at    = static_cast<uint64_t>(rule.position);
-  const auto words = philox(
-      {static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), static_cast<uint32_t>(1 + id / 4), 0},
-      {static_cast<uint32_t>(rule.seed), static_cast<uint32_t>(rule.seed >> 32)});
-  const double u = (static_cast<double>(words[static_cast<size_t>(id % 4)]) + 0.5) * 0x1p-32;
-  return -std::log(-std::log(u));
 }
 
 }  // namespace
@@ -62,7 +53,7 @@ void Draw::check(Checker& checker) const {
     std::vector<double> sum(static_cast<size_t>(vocabulary));
     int64_t best = 0;
     for (int64_t v = 0; v < vocabulary; ++v) {
-      sum[static_cast<size_t>(v)] = logits(r, v) / temperature + gumbel(rules(r), v);
+      sum[static_cast<size_t>(v)] = logits(r, v) / temperature + gumbel(rules(r).seed, rules(r).position, v);
       if (sum[static_cast<size_t>(v)] > sum[static_cast<size_t>(best)]) best = v;
     }
     const double most = sum[static_cast<size_t>(best)];
@@ -98,6 +89,14 @@ const Experiment<Draw> draw{
              .techniques = {"kernel_fusion", "clusters", "dsmem", "warp_shuffle"},
              .idea       = "noise only for tokens that it could make the best",
              .prediction = predict::ratio_at_least(1.7),
+             .needs      = {machine::Feature::clusters}},
+            {.id         = "engine_op",
+             .launch     = on_gpu(engine_op),
+             .techniques = {"kernel_fusion", "clusters", "dsmem", "warp_shuffle"},
+             .idea       = "the same in the engine's op",
+             .prediction = predict::ratio_at_least(1.6),
+             .kind       = Kind::engine,
+             .op         = "kernels/sampling/sample.h",
              .needs      = {machine::Feature::clusters}},
         },
     .backend = Backend::cuda,

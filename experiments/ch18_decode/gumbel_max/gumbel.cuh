@@ -1,32 +1,21 @@
-// What the kernels share: the sum of one token, the same bits everywhere, and the argmax of a row that a
-// cluster of CTAs has.
+// What the kernels share: keys of sums, and the argmax of a row that a cluster of CTAs has. The sum of one
+// token is the engine's, the same bits everywhere.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/check.h"
 #include "cuda/launch.cuh"
-#include "cuda/philox.cuh"
 #include "cuda/ptx.cuh"
 #include "cuda/radix_key.cuh"
 #include "gumbel_max.h"
+#include "kernels/sampling/gumbel.cuh"
 
 namespace fathom::lab::gumbel_max {
 
+using kernels::gumbel, kernels::gumbel_words, kernels::perturbed, kernels::rest_of;
+
 inline constexpr int kCtas = 8, kThreads = 512, kWarps = kThreads / 32;  // of a cluster; of a CTA
-
-__device__ inline uint4 words_of(const kernels::SamplingRow& rule, int vector) {
-  return philox(static_cast<uint64_t>(rule.position), 1 + static_cast<uint32_t>(vector), rule.seed);
-}
-// 1 - u, which floats hold where u is near 1.
-__device__ inline float rest_of(uint32_t word) { return (static_cast<float>(~word) + 0.5f) * 0x1p-32f; }
-
-// logit / temperature + G
-__device__ inline float sum_of(float logit, float inverse_temperature, uint32_t word) {
-  const float minus_log_u =
-      word >> 31 ? -log1pf(-rest_of(word)) : -logf((static_cast<float>(word) + 0.5f) * 0x1p-32f);
-  return __fmaf_rn(logit, inverse_temperature, -logf(minus_log_u));
-}
 
 // Larger for a larger sum, and of equal sums for a lower id.
 __device__ inline uint64_t key_of(float sum, int id) {

@@ -1,7 +1,6 @@
 // The problem: from logits [R, V] a token for each row, drawn from softmax(logits / temperature) as
-// argmax(logit / temperature + G), where G(seed, position, id) are independent Gumbel numbers -ln(-ln u). The
-// word of a token is number id % 4 of Philox(counter = position, use = 1 + id / 4, seed), and u is
-// (word + 1/2) 2^-32. Of equal sums the lowest id wins.
+// argmax(logit / temperature + G), where G(seed, position, id) are independent Gumbel numbers
+// (core/gumbel.h). Of equal sums the lowest id wins.
 #pragma once
 
 #include "core/view.h"
@@ -10,9 +9,6 @@
 #include "lab/problem_fwd.h"
 
 namespace fathom::lab::gumbel_max {
-
-// No Gumbel number is larger: that of the largest word is 22.874.
-inline constexpr float kMostGumbel = 22.9f;
 
 struct Draw {
   int64_t rows, vocabulary;
@@ -31,5 +27,6 @@ struct Draw {
 FATHOM_CUDA_LAUNCHER void noise_in_memory(const Draw& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void one_pass(const Draw& p, StreamRef stream);
 FATHOM_CUDA_LAUNCHER void screened(const Draw& p, StreamRef stream);
+FATHOM_CUDA_LAUNCHER void engine_op(const Draw& p, StreamRef stream);
 
 }  // namespace fathom::lab::gumbel_max

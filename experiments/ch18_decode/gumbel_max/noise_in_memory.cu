@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(256)
   for (int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x); i < vocabulary / 4;
        i += static_cast<int>(gridDim.x) * 256) {
     const float4 v    = from[i];
-    const uint4 words = words_of(rule, i);
-    to[i] = {sum_of(v.x, inverse, words.x), sum_of(v.y, inverse, words.y), sum_of(v.z, inverse, words.z),
-             sum_of(v.w, inverse, words.w)};
+    const uint4 words = gumbel_words(rule, i);
+    to[i]             = {perturbed(v.x, inverse, gumbel(words.x)), perturbed(v.y, inverse, gumbel(words.y)),
+                         perturbed(v.z, inverse, gumbel(words.z)), perturbed(v.w, inverse, gumbel(words.w))};
   }
 }
 

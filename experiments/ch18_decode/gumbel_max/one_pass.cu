@@ -22,9 +22,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int i = static_cast<int>(blockIdx.x % kCtas * kThreads + threadIdx.x); i < vocabulary / 4;
        i += kCtas * kThreads) {
     const float4 v    = row[i];
-    const uint4 words = words_of(rule, i);
+    const uint4 words = gumbel_words(rule, i);
 #pragma unroll
-    for (int c = 0; c < 4; ++c) best = max(best, key_of(sum_of(at(v, c), inverse, at(words, c)), 4 * i + c));
+    for (int c = 0; c < 4; ++c)
+      best = max(best, key_of(perturbed(at(v, c), inverse, gumbel(at(words, c))), 4 * i + c));
   }
   store_argmax(best, ids[rule.place]);
 }

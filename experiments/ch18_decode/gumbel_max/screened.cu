@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(kThreads, 1)
       const float top = fmaxf(fmaxf(v[j].x, v[j].y), fmaxf(v[j].z, v[j].w));
       if (__fmaf_rn(top, inverse, kMostGumbel + kMargin) < least || top == -INFINITY) continue;
       const int i       = first + j * kCtas * kThreads;
-      const uint4 words = words_of(rule, i);
+      const uint4 words = gumbel_words(rule, i);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const float most_noise = -0.693147181f * __log2f(rest_of(at(words, c)));
         if (__fmaf_rn(at(v[j], c), inverse, most_noise + kMargin) < least) continue;
-        const float sum = sum_of(at(v[j], c), inverse, at(words, c));
+        const float sum = perturbed(at(v[j], c), inverse, gumbel(at(words, c)));
         best            = max(best, key_of(sum, 4 * i + c));
         least           = fmaxf(least, sum);
       }

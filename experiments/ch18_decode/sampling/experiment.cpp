@@ -141,7 +141,7 @@ const Experiment<Choice> choice{
         "threshold logit?",
     .limit    = Limit::none,  // a chain of rounds, each over all CTAs of a cluster (notes.md)
     .axes     = {{"rows", {64, 16, 1}}, {"vocabulary", {201088}}, {"top_p", {0.9}}},
-    .check_at = {{"rows", {0, 1, 5}}, {"vocabulary", {4, 8, 1000, 32772}}, {"top_p", {0.3, 0.9, 1.0}}},
+    .check_at = {{"rows", {0, 1, 5}}, {"vocabulary", {4, 8, 1000, 32772}}, {"top_p", {0.3, 0.9, 0.999}}},
     .variants =
         {
             {.id         = "sorted",

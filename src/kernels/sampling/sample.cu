@@ -1,7 +1,8 @@
-// id = argmax(logits), or an id drawn from softmax(logits / temperature) restricted by top-k, top-p and min-p
+// id = argmax(logits), argmax(logits / temperature + Gumbel numbers), or an id drawn from
+// softmax(logits / temperature) restricted by top-k, top-p and min-p
 //
-// bytes   4 V a row; a row that is drawn from is read twice, one with top-k or top-p three times or four
-// flops   some 40 V a row with top-k or top-p
+// bytes   4 V a row; with min-p a row is read twice, with top-k or top-p three times or four
+// flops   some 40 V a row with top-k or top-p; 60 for each Gumbel number
 // limit   one row: latency, and the 64 bytes a clock that each of 8 multiprocessors gets from L2; many rows:
 //         memory bandwidth, 51 MB for 64 rows of V = 201088
 // idea    A cluster of 8 CTAs has a row; each warp has a run of consecutive ids. Top-k and top-p share one
@@ -10,8 +11,10 @@
 //         warp keeps in shared memory only its logits within the interval, so that only the first passes go
 //         through the whole row. Among logits equal to the threshold the lower ids win. Sums are always
 //         added in the same order.
-//         Draw: the id at which the running sum of weights exceeds u times the total; found by the sums of
-//         CTAs, then of warps, of lanes, and of single tokens.
+//         Gumbel numbers: a warp knows a lower bound of its best sum so far. Tokens that could not reach it
+//         with the largest Gumbel number there is (22.9) get none, nor those whose -ln(1 - u), which is at
+//         least G, is too small. Draw: the id at which the running sum of weights exceeds u times the total;
+//         found by the sums of CTAs, then of warps, of lanes, and of single tokens.
 // paper   flashinfer.ai, "Sorting-Free GPU Kernels for LLM Sampling", 2025, also finds thresholds by pivots,
 //         but draws before it knows them
 #include <cfloat>
@@ -23,6 +26,7 @@
 #include "cuda/ptx.cuh"
 #include "cuda/radix_key.cuh"
 #include "cuda/warp_reduce.cuh"
+#include "kernels/sampling/gumbel.cuh"
 #include "kernels/sampling/sample.h"
 
 namespace fathom::kernels {
@@ -423,6 +427,55 @@ __device__ uint64_t warp_argmax(const Row& row, int vocabulary) {
   return uint64_t{key} << 32 | __reduce_max_sync(~0u, mine == key ? after : 0u);
 }
 
+// The same for the sums of logit / temperature and a Gumbel number.
+__device__ uint64_t warp_argmax_perturbed(const Row& row, const SamplingRow& rule, int vocabulary) {
+  // Above the error of lg2.approx and of the sums beside it, for sums below 2^12.
+  constexpr float kMargin = 0.01f;
+  constexpr int kAtOnce   = 4;
+  const float inverse     = 1 / rule.temperature;
+  uint64_t best           = 0;
+  float least = -INFINITY, not_finite = 0;  // a lower bound of the warp's best sum; NaN if a logit is
+  for (int base = 0; base < row.vectors; base += 32 * kAtOnce) {
+    float4 v[kAtOnce];
+    float most = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at_lane = base + 32 * i + lane();
+      v[i]              = at_lane < row.vectors ? row.logits[at_lane] : kNoLogits;
+      most = max_or_nan(most, max_or_nan(max_or_nan(v[i].x, v[i].y), max_or_nan(v[i].z, v[i].w)));
+    }
+    not_finite = max_or_nan(not_finite, most);
+    // The largest logit's sum is at least -ln(-ln 2^-33) = -3.14 above it: a bound before any number.
+    const float bound = __fmaf_rn(most, inverse, -3.2f);
+    least             = fmaxf(least, bound - 0x1p-20f * fabsf(bound));
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) least = fmaxf(least, __shfl_xor_sync(~0u, least, other));
+    const float needed = least - kMargin - 0x1p-20f * fabsf(least);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float top = fmaxf(fmaxf(v[i].x, v[i].y), fmaxf(v[i].z, v[i].w));
+      if (__fmaf_rn(top, inverse, kMostGumbel) < needed || top == -INFINITY) continue;
+      const int vector     = row.begin / 4 + base + 32 * i + lane();
+      const uint4 words    = gumbel_words(rule, vector);
+      const uint32_t of[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const float most_noise = -0.693147181f * __log2f(rest_of(of[c]));
+        if (!(__fmaf_rn(at(v[i], c), inverse, most_noise) >= needed)) continue;
+        const float sum      = perturbed(at(v[i], c), inverse, gumbel(of[c]));
+        const uint32_t after = vocabulary - 1 - (4 * vector + c);
+        best                 = max(best, uint64_t{radix_key(sum)} << 32 | after);
+        least                = fmaxf(least, sum);
+      }
+    }
+  }
+  if (isnan(not_finite)) best = uint64_t{~0u} << 32;
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2)
+    best = max(best, static_cast<uint64_t>(__shfl_xor_sync(~0u, best, other)));
+  return best;
+}
+
 // One row for each cluster.
 __global__ void __launch_bounds__(kThreads, 2)
     sample_kernel(const float* logits, const SamplingRow* rules, int32_t* sampled, int vocabulary,
@@ -446,12 +499,14 @@ __global__ void __launch_bounds__(kThreads, 2)
           .slice   = reinterpret_cast<float*>(memory + sizeof(Shared)) + 4 * warp() * vectors_per_warp,
           .begin   = 4 * first,
           .vectors = min(vectors_per_warp, vocabulary / 4 - first)};
-  const bool is_random = rules[r].temperature > 0;
+  const bool from_all  = draws_from_all(rules[r], vocabulary),
+             is_random = rules[r].temperature > 0 && !from_all;
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
 
   if (is_random) begin_copy(row);
-  const uint64_t warp_total = warp_argmax(row, vocabulary);
+  const uint64_t warp_total =
+      from_all ? warp_argmax_perturbed(row, rules[r], vocabulary) : warp_argmax(row, vocabulary);
   if (lane() == 0) shared.bests[warp()] = warp_total;
   __syncthreads();              // bests and rule are complete; the barriers are initialised
   ptx::cluster_barrier_wait();  // in the other CTAs too

@@ -1,0 +1,26 @@
+// A token drawn from softmax(logits / temperature) as argmax_v logit(v) / temperature + G(v), where the G are
+// independent Gumbel numbers -ln(-ln u) (Gumbel, 1954; Maddison, Tarlow, Minka, "A* Sampling", 2014). They
+// are functions of a seed, a position and v, so the token depends on nothing else, and where two laws are
+// alike they draw the same token.
+//
+// The word of v is number v % 4 of Philox(counter = position, use = 1 + v / 4, seed), and u is
+// (word + 1/2) 2^-32. kernels/sampling/gumbel.cuh has the same on GPUs, in fp32.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace fathom {
+
+// No Gumbel number is larger: that of the largest word is 22.874.
+inline constexpr float kMostGumbel = 22.9f;
+
+// In double, to check others with.
+double gumbel(uint64_t seed, int64_t position, int64_t v);
+
+// The id, of equal sums the lowest. Precondition: a logit is finite, none is NaN or +infinity; temperature
+// above 0. Most tokens get no number: those that could not win with the largest one, and those whose word is
+// too small.
+int64_t gumbel_argmax(std::span<const float> logits, double temperature, uint64_t seed, int64_t position);
+
+}  // namespace fathom

@@ -29,6 +29,7 @@
 #include "core/utc_time.h"
 #include "engine/engine.h"
 #include "engine/kv_format.h"
+#include "engine/resolve_config.h"
 #include "kernels/gemm/packed_weights.h"
 #include "machine/ceilings.h"
 #include "machine/gpu_ceilings.h"
@@ -133,7 +134,10 @@ double step_bytes(const model::Config& c, int64_t batch, int64_t context,
   const auto of_bf16 = [&](model::Attention kind) { return kv_element_bytes(config, kind) / 2; };
   const double kv    = static_cast<double>(f.kv_bytes_per_token * context) * of_bf16(model::Attention::full) +
                     static_cast<double>(f.kv_window_bytes) * of_bf16(model::Attention::sliding);
-  return dense + hit * one + static_cast<double>(batch) * kv;
+  // Half of the unembedding's bytes: it is in bf16, and its copy in int8.
+  const bool screens = batch <= kernels::kMaxGemvRows && engine::has_screening(c, config);
+  const auto unread  = screens ? static_cast<double>(c.vocab_size * c.hidden_size) : 0.0;
+  return dense - unread + hit * one + static_cast<double>(batch) * kv;
 }
 
 std::unique_ptr<engine::Engine> latency_engine(const LatencyFlags& flags, ProgressDisplay& display) {

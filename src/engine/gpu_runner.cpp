@@ -70,9 +70,12 @@ int64_t workspace_bytes(const model::Config& part, const EngineConfig& c) {
   return model::GptOssGpu::bytes(part, max_rows_of(c), max_sampled_rows_of(c), c.tensor_parallel) +
          input_bytes(c);
 }
+int64_t weight_bytes(const model::Config& part, const EngineConfig& c) {
+  return model::GpuWeights::bytes(part, shard_options(c), has_screening(part, c));
+}
 // Weights and workspace of a rank.
 int64_t rank_bytes(const model::Config& part, const EngineConfig& c) {
-  return model::GpuWeights::bytes(part, shard_options(c)) + workspace_bytes(part, c);
+  return weight_bytes(part, c) + workspace_bytes(part, c);
 }
 
 // Progress of loading all ranks, one after another.
@@ -94,7 +97,8 @@ bool needs_host_sampling(const ScheduledSequence& scheduled) {
 }
 
 SamplingRow sampling_row(const SamplingParameters& p, int64_t position, int32_t place) {
-  return {.temperature = static_cast<float>(p.temperature),
+  constexpr double kLeast = 0x1p-60;  // draws_from_all()
+  return {.temperature = p.temperature > kLeast ? static_cast<float>(p.temperature) : 0,
           .top_p       = static_cast<float>(p.top_p),
           .min_p       = static_cast<float>(p.min_p),
           .top_k       = static_cast<int32_t>(std::min<int64_t>(p.top_k, INT32_MAX)),
@@ -167,7 +171,7 @@ GpuRunner::Rank::Rank(const model::Checkpoint& checkpoint, const EngineConfig& c
       config(model::shard_config(checkpoint.config, shard_options(c), rank)),
       device(fathom::device(device_of(c, rank))),
       weights(config, model::shard_of(checkpoint.config, checkpoint.weights, shard_options(c), rank).weights,
-              device, threads, loading_of(c, rank)),
+              device, threads, loading_of(c, rank), has_screening(config, c)),
       model(config, weights, max_rows_of(c), max_sampled_rows_of(c),
             c.batch_invariant ? kernels::SumOrder::one : kernels::SumOrder::by_rows, device,
             {.fused_experts = c.fused_experts, .early_output_projection = c.early_output_projection}, rank,
@@ -237,12 +241,13 @@ GpuRunner::GpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
     fill_input_batch(empty, {}, shape, input);
     std::fill_n(input.sampling.data(), rows, sampling_row({.temperature = 0}, 0, -1));
     const bool graphs = config_.cudagraph_mode != CudaGraphMode::none && config_.graph_buckets;
-    for (const bool captured : {false, true}) {
-      if (captured && !graphs) continue;
-      send_input(steps_in_flight_[0], input);
-      captured ? replay(shape) : forward(shape, 0);
-      synchronize();
-    }
+    for (const bool captured : {false, true})
+      for (const bool screened : {false, true}) {
+        if ((captured && !graphs) || (screened && !ranks_[0]->model.can_screen(rows))) continue;
+        send_input(steps_in_flight_[0], input);
+        captured ? replay(shape, screened) : forward(shape, 0, screened);
+        synchronize();
+      }
   }
 }
 
@@ -270,7 +275,7 @@ std::string GpuRunner::device_name() const {
 MemoryUse GpuRunner::memory() const {
   MemoryUse use{.workspace = sampled_.bytes()};
   for (const auto& rank : ranks_) {
-    use.weights += model::GpuWeights::bytes(rank->config, shard_options(config_));
+    use.weights += weight_bytes(rank->config, config_);
     use.workspace += workspace_bytes(rank->config, config_);
     for (const model::Attention kind : model_config_.layers)
       use.kv_cache += gpu_page_bytes(model_config_, config_, kind) *
@@ -343,13 +348,14 @@ void GpuRunner::enqueue(const SchedulerOutput& step, StepInFlight& in_flight) {
     FATHOM_EXPECT(input.bytes <= in_flight.input.size(), "a step's input is larger than was planned for");
     fill_input_batch(step, batch, shape, input);
     fill_sampling(step, batch, shape, input, in_flight);
-    if (recorded_) add_costs(step, batch, shape, input, recorded_->back());
+    const bool screened = can_screen(shape, input, in_flight);
+    if (recorded_) add_costs(step, batch, shape, input, screened, recorded_->back());
     send_input(in_flight, input);
     if (config_.cudagraph_mode != CudaGraphMode::none && !shape.has_prefill() && first_sampled == 0 &&
         shape.rows <= max_sampled_rows_)
-      replay(shape);
+      replay(shape, screened);
     else
-      forward(shape, first_sampled);
+      forward(shape, first_sampled, screened);
   }
   FATHOM_CUDA(cudaMemcpyAsync(in_flight.sampled.data(), sampled_.data(),
                               static_cast<size_t>(in_flight.sampled_rows) * sizeof(int32_t),
@@ -391,13 +397,24 @@ void GpuRunner::fill_sampling(const SchedulerOutput& step, const std::vector<Sch
   for (; rule < shape.sampled_rows; ++rule) input.sampling(rule) = sampling_row({.temperature = 0}, 0, -1);
 }
 
+// Rows that are sampled on the host have a rule for greedy rows, but need their logits.
+bool GpuRunner::can_screen(const GpuBatchShape& shape, const GpuInputBatch& input,
+                           const StepInFlight& in_flight) const {
+  if (in_flight.needs_host || !ranks_[0]->model.can_screen(shape.sampled_rows)) return false;
+  for (int64_t r = 0; r < shape.sampled_rows; ++r)
+    if (!kernels::can_be_screened(input.sampling(r), model_config_.vocab_size)) return false;
+  return true;
+}
+
 void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
-                          const GpuBatchShape& shape, const GpuInputBatch& input, StepCosts& to) const {
+                          const GpuBatchShape& shape, const GpuInputBatch& input, bool screened,
+                          StepCosts& to) const {
   model::PassExtents extents{.rows          = shape.rows,
                              .logit_rows    = shape.sampled_rows,
                              .fixed_order   = config_.batch_invariant,
                              .ranks         = config_.tensor_parallel,
-                             .fused_experts = config_.fused_experts};
+                             .fused_experts = config_.fused_experts,
+                             .screened      = screened};
   for (const ScheduledChunk& chunk : batch) {
     const ScheduledSequence& scheduled = step.sequences[chunk.index];
     const int64_t first                = scheduled.first + chunk.first;
@@ -405,12 +422,13 @@ void GpuRunner::add_costs(const SchedulerOutput& step, const std::vector<Schedul
     (decode ? extents.decodes : extents.prompts).push_back({first, chunk.rows});
     to.prompts = to.prompts || first < scheduled.sequence->num_prompt_tokens();
   }
-  for (int64_t r = 0; r < shape.sampled_rows; ++r) extents.random_rows += input.sampling(r).temperature > 0;
+  for (int64_t r = 0; r < shape.sampled_rows; ++r)
+    extents.filtered_rows += !kernels::can_be_screened(input.sampling(r), model_config_.vocab_size);
   model::add_costs(to.kernels, model::kernel_costs(ranks_[0]->config, kv_format_of(config_), extents));
 }
 
 // All ranks in turn, up to each sum over them (model/gpt_oss_gpu.h).
-void GpuRunner::forward(const GpuBatchShape& shape, int64_t first_sampled) {
+void GpuRunner::forward(const GpuBatchShape& shape, int64_t first_sampled, bool screened) {
   on_each_rank([&](Rank& r) { r.model.before_attention(batch_on(r, shape), r.kv, r.stream()); });
   for (size_t l = 0; l < model_config_.layers.size(); ++l) {
     on_each_rank([&](Rank& r) {
@@ -421,12 +439,13 @@ void GpuRunner::forward(const GpuBatchShape& shape, int64_t first_sampled) {
     if (l + 1 == model_config_.layers.size()) break;
     on_each_rank([&](Rank& r) { r.model.project_qkv(l + 1, batch_on(r, shape), r.kv, r.stream()); });
   }
-  sample(shape, first_sampled);
+  sample(shape, first_sampled, screened);
 }
 
 // The logits end with a barrier of the ranks.
-void GpuRunner::sample(const GpuBatchShape& shape, int64_t first_sampled) {
+void GpuRunner::sample(const GpuBatchShape& shape, int64_t first_sampled, bool screened) {
   const NvtxRange range("sample");
+  if (screened) return screened_tokens(*ranks_[0], shape, first_sampled);
   on_each_rank([&](Rank& r) { logits(r, shape, first_sampled); });
   sample_tokens(shape, first_sampled);
 }
@@ -434,6 +453,11 @@ void GpuRunner::sample(const GpuBatchShape& shape, int64_t first_sampled) {
 void GpuRunner::logits(Rank& r, const GpuBatchShape& shape, int64_t first_sampled) {
   if (shape.sampled_rows > 0)
     r.model.logits(batch_on(r, shape), r.input_batch(shape).logits_rows, first_sampled, r.stream());
+}
+
+void GpuRunner::screened_tokens(Rank& r, const GpuBatchShape& shape, int64_t first_sampled) {
+  const GpuInputBatch input = r.input_batch(shape);
+  r.model.screened_tokens(input.logits_rows, first_sampled, input.sampling, sampled_.view(), r.stream());
 }
 
 void GpuRunner::sample_tokens(const GpuBatchShape& shape, int64_t first_sampled) {
@@ -444,16 +468,17 @@ void GpuRunner::sample_tokens(const GpuBatchShape& shape, int64_t first_sampled)
   kernels::sample_tokens(all, r.input_batch(shape).sampling, sampled_.view(), r.stream());
 }
 
-// The same as forward(shape, 0) for a batch without prefill, from CUDA graphs where they can be captured. All
-// ranks' are captured before one runs: a rank that runs waits for the others.
-void GpuRunner::replay(const GpuBatchShape& shape) {
+// The same as forward(shape, 0, screened) for a batch without prefill, from CUDA graphs where they can be
+// captured. All ranks' are captured before one runs: a rank that runs waits for the others.
+void GpuRunner::replay(const GpuBatchShape& shape, bool screened) {
   const auto run = [&](const GraphKey& key, const std::function<void(Rank&)>& enqueue) {
     on_each_rank([&](Rank& r) { r.graphs.prepare(key, r.stream(), [&] { enqueue(r); }); });
     on_each_rank([&](Rank& r) { r.graphs.run(key, r.stream(), [&] { enqueue(r); }); });
   };
   if (config_.cudagraph_mode == CudaGraphMode::full)
-    return run({shape.rows, shape.pages_per_sequence}, [&](Rank& r) {
+    return run({shape.rows, shape.pages_per_sequence, 0, screened}, [&](Rank& r) {
       r.model.forward(batch_on(r, shape), r.kv, r.stream());
+      if (screened) return screened_tokens(r, shape, 0);
       logits(r, shape, 0);
       if (r.rank == 0) sample_tokens(shape, 0);
     });
@@ -463,7 +488,7 @@ void GpuRunner::replay(const GpuBatchShape& shape) {
     run({shape.rows, 0, l + 1},
         [&](Rank& r) { r.model.after_attention(l, batch_on(r, shape), r.kv, r.stream()); });
   }
-  sample(shape, 0);
+  sample(shape, 0, screened);
 }
 
 std::vector<SequenceOutput> GpuRunner::get_output(const SchedulerOutput& step) {

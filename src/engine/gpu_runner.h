@@ -81,15 +81,19 @@ class GpuRunner final : public ModelRunner {
   void fill_sampling(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
                      const GpuBatchShape& shape, const GpuInputBatch& input, StepInFlight& in_flight) const;
   void add_costs(const SchedulerOutput& step, const std::vector<ScheduledChunk>& batch,
-                 const GpuBatchShape& shape, const GpuInputBatch& input, StepCosts& to) const;
-  void forward(const GpuBatchShape& shape, int64_t first_sampled);
-  void sample(const GpuBatchShape& shape, int64_t first_sampled);
-  void replay(const GpuBatchShape& shape);
+                 const GpuBatchShape& shape, const GpuInputBatch& input, bool screened, StepCosts& to) const;
+  // `screened`: by GptOssGpu::screened_tokens(), where can_screen().
+  void forward(const GpuBatchShape& shape, int64_t first_sampled, bool screened);
+  void sample(const GpuBatchShape& shape, int64_t first_sampled, bool screened);
+  void replay(const GpuBatchShape& shape, bool screened);
+  bool can_screen(const GpuBatchShape& shape, const GpuInputBatch& input,
+                  const StepInFlight& in_flight) const;
   void send_input(StepInFlight& in_flight, const GpuInputBatch& input);
   void synchronize() const;
   struct GraphKey {
     int64_t rows, pages_per_sequence;             // 0 pages where the region has no attention
     size_t region                           = 0;  // of a piecewise graph
+    bool screened                           = false;
     auto operator<=>(const GraphKey&) const = default;
   };
   void sample_on_host(const SchedulerOutput& step, const StepInFlight& in_flight,
@@ -118,6 +122,7 @@ class GpuRunner final : public ModelRunner {
     return rank.input_batch(shape).batch(shape, sampled_.view());
   }
   void logits(Rank& rank, const GpuBatchShape& shape, int64_t first_sampled);
+  void screened_tokens(Rank& rank, const GpuBatchShape& shape, int64_t first_sampled);
   void sample_tokens(const GpuBatchShape& shape, int64_t first_sampled);
 
   const model::Config model_config_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <memory>
@@ -18,7 +19,9 @@
 #include "cuda/device.h"
 #include "engine/engine.h"
 #include "engine/kv_store.h"
+#include "kernels/gemm/packed_weights.h"
 #include "model/prompt_logits.h"
+#include "model/synthetic_checkpoint.h"
 
 namespace fathom::engine {
 namespace {
@@ -329,6 +332,41 @@ TEST_F(EngineOnGpu, FusedDecodingGivesTheSameBits) {
   EXPECT_EQ(one_by_one(fused_decoding()), expected);
   EXPECT_EQ(one_by_one(eager), expected);
   EXPECT_EQ(one_by_one(projection), expected);
+}
+
+// One sequence at a time, so that the same rows share a step: equal to the bit, also beside rows whose
+// filters need all logits.
+TEST_F(EngineOnGpu, ScreeningGivesTheSameTokens) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "fathom_screening_model";
+  ThreadPool pool(host_threads());
+  const auto made = model::make_synthetic_checkpoint({.vocab = kernels::kFullKRows + 232}, folder, pool);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto opened = model::Checkpoint::open(folder);
+  ASSERT_TRUE(opened) << opened.error().message;
+  auto requests = prompts(40, 24);
+  for (size_t r = 0; r < requests.size(); ++r) {
+    if (r % 4 > 0) requests[r].sampling = {.temperature = 0.3 * static_cast<double>(r % 4), .seed = r};
+    if (r % 5 == 4) requests[r].sampling.top_p = 0.8;
+    if (r % 7 == 6) requests[r].sampling.logprobs = 2;
+  }
+  const auto one_by_one = [&](const EngineConfig& config) {
+    const auto running = Engine::start(opened.value(), config).value();
+    std::vector<std::vector<TokenId>> alone;
+    for (size_t r = 0; r < requests.size(); ++r)
+      alone.push_back(answers(*running, std::span(requests).subspan(r, 1))[0].ids);
+    return alone;
+  };
+  EngineConfig all_logits    = on_gpu();
+  all_logits.screened_argmax = false;
+  EngineConfig eager         = on_gpu();
+  eager.cudagraph_mode       = EngineConfig::CudaGraphMode::none;
+  EngineConfig drafts        = on_gpu();
+  drafts.draft_tokens        = 3;
+  const auto expected        = one_by_one(all_logits);
+  EXPECT_EQ(one_by_one(on_gpu()), expected);
+  EXPECT_EQ(one_by_one(eager), expected);
+  EXPECT_EQ(one_by_one(drafts), expected);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(EngineOnGpu, IsDeterministic) {

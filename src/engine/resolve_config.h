@@ -7,6 +7,7 @@
 #include "core/result.h"
 #include "engine/block_manager.h"
 #include "engine/config.h"
+#include "kernels/gemm/packed_weights.h"
 #include "model/checkpoint.h"
 #include "model/shard.h"
 
@@ -26,6 +27,12 @@ inline model::ShardOptions shard_options(const EngineConfig& config) {
           .stages          = config.pipeline_parallel,
           .expert_parallel = config.expert_parallel,
           .movable_experts = config.eplb.enabled};
+}
+
+// Whether a GPU has an int8 copy of the unembedding, by which it screens (EngineConfig::screened_argmax).
+inline bool has_screening(const model::Config& model, const EngineConfig& config) {
+  return config.gpu && config.screened_argmax && !config.batch_invariant && config.tensor_parallel == 1 &&
+         kernels::padded(model.vocab_size) >= kernels::kFullKRows;
 }
 
 // Number of KV-cache pages for each kind of layer.

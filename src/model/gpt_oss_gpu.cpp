@@ -66,6 +66,8 @@ GptOssGpu::GptOssGpu(const Config& c, const GpuWeights& weights, int64_t max_row
   expert_offsets_ = {device, c.num_local_experts + 1};
   sorted_ids_     = {device, expert_rows};
   grid_barrier_   = {device, 1};
+  screened_state_ = {device, 1};
+  device.set_words(screened_state_.data(), screened_state_.bytes(), 0);
   device.set_words(grid_barrier_.data(), grid_barrier_.bytes(), 0);
 
   const RopeFrequencies rope = rope_frequencies(c.rope, c.head_dim);
@@ -225,14 +227,28 @@ void GptOssGpu::add_experts(size_t l, const GpuBatch& batch, StreamRef stream) {
                             sum(batch, l, 1), x_.as({T, H}), stream);
 }
 
-void GptOssGpu::logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream) {
-  const int64_t R = rows.extent(0), T = max_rows_, H = config_.hidden_size, V = config_.vocab_size;
-  FATHOM_EXPECT(first + R <= max_logit_rows_, "more rows of logits are wanted than the model was made for");
-  const auto normed  = logit_rows_.as({R, H});
-  const int64_t part = V / ranks();
+View<const bf16, 2> GptOssGpu::last_norm(View<const int32_t, 1> rows, StreamRef stream) {
+  const int64_t R = rows.extent(0), T = max_rows_, H = config_.hidden_size;
+  const auto normed = logit_rows_.as({R, H});
   kernels::add_rmsnorm_rows(View<const float, 2>(x_.as({T, H})), expert_outputs(T), rows, weights_.norm(),
                             static_cast<float>(config_.rms_norm_eps), normed, stream);
-  kernels::linear(constant(normed), weights_.unembedding(),
+  return constant(normed);
+}
+
+void GptOssGpu::screened_tokens(View<const int32_t, 1> rows, int64_t first,
+                                View<const kernels::SamplingRow, 1> rules, View<int32_t, 1> sampled,
+                                StreamRef stream) {
+  const int64_t R = rows.extent(0), V = config_.vocab_size;
+  FATHOM_EXPECT(can_screen(R) && first + R <= max_logit_rows_, "these rows cannot be screened");
+  kernels::screened_argmax(last_norm(rows, stream), weights_.unembedding(), weights_.screening(), rules,
+                           {logits_.data() + first * V, {R, V}}, screened_state_.data(), sampled, stream);
+}
+
+void GptOssGpu::logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream) {
+  const int64_t R = rows.extent(0), V = config_.vocab_size;
+  FATHOM_EXPECT(first + R <= max_logit_rows_, "more rows of logits are wanted than the model was made for");
+  const int64_t part = V / ranks();
+  kernels::linear(last_norm(rows, stream), weights_.unembedding(),
                   View<float, 2>(all_logits_ + first * V + peers_.rank * part, {R, part}, {V, 1}), stream,
                   order_);
   if (ranks() > 1) kernels::rank_barrier(peers_, sum(batch, weights_.layers().size(), 0), stream);

@@ -87,6 +87,15 @@ class GptOssGpu {
   // Computes the logits [R, V] of the given rows of the last batch (-1: padding), in rows `first` .. of a
   // buffer of max_logit_rows rows of rank 0. All of them are there for the kernels that follow on rank 0.
   void logits(const GpuBatch& batch, View<const int32_t, 1> rows, int64_t first, StreamRef stream);
+  // The tokens of the same rows instead, at their places in `sampled`, without all logits: rows `first` .. of
+  // the buffer are overwritten. The ids are those of logits() and sample_tokens(). Only where can_screen(R),
+  // and for rules that can_be_screened().
+  void screened_tokens(View<const int32_t, 1> rows, int64_t first, View<const kernels::SamplingRow, 1> rules,
+                       View<int32_t, 1> sampled, StreamRef stream);
+  bool can_screen(int64_t rows) const {
+    return weights_.screening().rows > 0 && rows >= 1 && rows <= kernels::kMaxGemvRows && ranks() == 1 &&
+           order_ == kernels::SumOrder::by_rows;
+  }
   const float* logits_of(int64_t row) const { return logits_.data() + row * config_.vocab_size; }
 
  private:
@@ -95,6 +104,8 @@ class GptOssGpu {
   // Sum number `index` of 2 in each layer; after them one place is the barrier's, and one is nobody's.
   kernels::CollectiveCall sum(const GpuBatch& batch, size_t layer, int index) const;
   void add_experts(size_t layer, const GpuBatch& batch, StreamRef stream);
+  // The last norm of the given rows, [R, H].
+  View<const bf16, 2> last_norm(View<const int32_t, 1> rows, StreamRef stream);
   // What the next norm adds to x: nothing where the sum over ranks has done so.
   View<const float, 3> expert_outputs(int64_t rows) const;
 
@@ -114,6 +125,7 @@ class GptOssGpu {
   DeviceBuffer<bf16> normed_, q_, attn_out_, sorted_, activations_, logit_rows_;
   DeviceBuffer<int32_t> expert_ids_, expert_offsets_, sorted_ids_;
   DeviceBuffer<uint32_t> grid_barrier_;
+  DeviceBuffer<kernels::ScreenedArgmaxState> screened_state_;
 };
 
 }  // namespace fathom::model

@@ -12,6 +12,7 @@
 #include "kernels/moe/rmsnorm_router.h"
 #include "kernels/norm/add_rmsnorm.h"
 #include "kernels/sampling/sample.h"
+#include "kernels/sampling/screened_argmax.h"
 
 namespace fathom::model {
 namespace {
@@ -113,9 +114,14 @@ std::vector<KernelCost> kernel_costs(const Config& c, KvFormat format, const Pas
   }
   if (R == 0) return to.costs;
   to.launch("add_rmsnorm_bf16_kernel", "", kernels::add_rmsnorm_rows_cost(R, H, N > 1 ? 0 : top_k));
+  if (pass.screened) {
+    to.launch("screen_kernel", "", kernels::screen_cost(R, padded(c.vocab_size), depth));
+    to.launch("rescore_kernel", "", kernels::rescore_cost(R, padded(c.vocab_size), depth));
+    return to.costs;
+  }
   to.launch(linear_kernel(few_logits), "LinearEpilogue<false>",
             kernels::linear_cost(R, padded(c.vocab_size / N), depth, c.vocab_size / N, false));
-  to.launch("sample_kernel", "", kernels::sample_cost(R, pass.random_rows, c.vocab_size));
+  to.launch("sample_kernel", "", kernels::sample_cost(R, pass.filtered_rows, c.vocab_size));
   return to.costs;
 }
 

@@ -31,14 +31,15 @@ struct PassExtents {
     int64_t first = 0, count = 0;
   };
 
-  int64_t rows = 0;             // T, with padding
-  std::vector<Rows> decodes;    // computed by decode attention: not padding
-  std::vector<Rows> prompts;    // computed by prefill attention
-  int64_t logit_rows  = 0;      // whose token is sampled, with padding
-  int64_t random_rows = 0;      // of those, with a temperature above 0
-  bool fixed_order    = false;  // SumOrder::one
-  int64_t ranks       = 1;      // of which this GPU is one, and `config` is its part's
-  bool fused_experts  = false;  // GpuDecodeOptions
+  int64_t rows = 0;               // T, with padding
+  std::vector<Rows> decodes;      // computed by decode attention: not padding
+  std::vector<Rows> prompts;      // computed by prefill attention
+  int64_t logit_rows    = 0;      // whose token is sampled, with padding
+  int64_t filtered_rows = 0;      // of those, with top-k, top-p or min-p
+  bool fixed_order      = false;  // SumOrder::one
+  int64_t ranks         = 1;      // of which this GPU is one, and `config` is its part's
+  bool fused_experts    = false;  // GpuDecodeOptions
+  bool screened         = false;  // by GptOssGpu::screened_tokens
 };
 
 std::vector<KernelCost> kernel_costs(const Config& config, KvFormat format, const PassExtents& pass);

@@ -132,5 +132,19 @@ TEST(GpuStepCost, FusedExpertsCostWhatTheTwoLayersCost) {
   EXPECT_DOUBLE_EQ(sum(one).flops, sum(two).flops);
 }
 
+// The copy has half of the unembedding's bytes.
+TEST(GpuStepCost, ScreeningReadsHalfOfTheUnembedding) {
+  const Config c = config();
+  PassExtents pass{.rows = 1, .decodes = {{999, 1}}, .logit_rows = 1};
+  const auto all      = kernel_costs(c, KvFormat::bf16, pass);
+  pass.screened       = true;
+  const auto screened = kernel_costs(c, KvFormat::bf16, pass);
+  EXPECT_EQ(find(screened, "linear_gemv", "LinearEpilogue<false>"), nullptr);
+  EXPECT_EQ(find(screened, "sample_kernel"), nullptr);
+  const double half = find(all, "linear_gemv", "LinearEpilogue<false>")->cost.read / 2;
+  EXPECT_NEAR(find(screened, "screen_kernel")->cost.read, half, 0.01 * half);
+  EXPECT_EQ(find(screened, "rescore_kernel")->launches, 1);
+}
+
 }  // namespace
 }  // namespace fathom::model

@@ -224,15 +224,17 @@ Status GpuWeights::check(const Config& c, const Weights& weights) {
   return Ok{};
 }
 
-int64_t GpuWeights::bytes(const Config& c, const ShardOptions& shards) {
+int64_t GpuWeights::bytes(const Config& c, const ShardOptions& shards, bool screening) {
   const int64_t H = c.hidden_size, I = c.intermediate_size, E = c.num_local_experts;
   const int64_t here  = shards.expert_parallel ? E / shards.ranks : E;
   const int64_t heads = c.num_attention_heads * kHeadDim;
   const int64_t layer = matrix_bytes(qkv_rows(c), H) + matrix_bytes(H, heads) +
                         expert_bytes(here, 2 * padded(I), H) + expert_bytes(here, H, I) + 2 * E * H +
                         4 * (2 * H + E + c.num_attention_heads);
+  const int64_t copy =
+      screening ? kernels::ScreeningWeights{.rows = padded(c.vocab_size), .depth = padded(H)}.bytes() : 0;
   return c.num_hidden_layers * layer + 2 * c.vocab_size * H + matrix_bytes(c.vocab_size / shards.ranks, H) +
-         4 * H;
+         4 * H + copy;
 }
 
 template <class T>
@@ -241,7 +243,7 @@ T* GpuWeights::keep(int64_t size) {
 }
 
 GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& device, ThreadPool& threads,
-                       const std::function<void(int64_t, int64_t)>& progress)
+                       const std::function<void(int64_t, int64_t)>& progress, bool screening)
     : device_(device),
       vocab_size_(config.vocab_size),
       hidden_(config.hidden_size),
@@ -264,7 +266,16 @@ GpuWeights::GpuWeights(const Config& config, const Weights& weights, Device& dev
   auto* tiles  = keep<bf16>(unembedding_.rows * unembedding_.depth);
   upload.pack(plain(weights.unembedding), RowOrder::plain, 0, 0, 0, unembedding_, tiles);
   unembedding_.tiles = tiles;
-  norm_              = floats(upload, weights.norm);
+  if (screening) {
+    screening_        = {.rows = unembedding_.rows, .depth = unembedding_.depth};
+    auto* copy        = keep<uint8_t>(screening_.tile_bytes());
+    auto* scales      = keep<float>(2 * screening_.rows);
+    screening_.tiles  = copy;
+    screening_.scales = scales;
+    screening_.errors = scales + screening_.rows;
+    kernels::pack_screening_weights(unembedding_, copy, scales, scales + screening_.rows, upload.stream());
+  }
+  norm_ = floats(upload, weights.norm);
 
   for (const LayerWeights& w : weights.layers) {
     GpuLayerWeights layer{.attn_norm   = floats(upload, w.attn_norm),

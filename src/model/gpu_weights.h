@@ -11,6 +11,7 @@
 #include "core/view.h"
 #include "cuda/device_buffer.h"
 #include "kernels/gemm/packed_weights.h"
+#include "kernels/sampling/screened_argmax.h"
 #include "model/config.h"
 #include "model/shard.h"
 #include "model/weights.h"
@@ -35,15 +36,17 @@ class GpuWeights {
   // Whether the GPU's kernels can run this model; the error names what they can't do.
   static Status check(const Config& config, const Weights& weights);
   // Bytes of device memory that they take. `config` is that of a rank's part (model/shard.h).
-  static int64_t bytes(const Config& config, const ShardOptions& shards = {});
+  // `screening`: with an int8 copy of the unembedding (kernels/sampling/screened_argmax.h).
+  static int64_t bytes(const Config& config, const ShardOptions& shards = {}, bool screening = false);
 
   // Copies and packs; returns when that is done. `progress` is called with the bytes done so far and in all.
   // The checkpoint must pass check(). Throws NotEnoughMemory.
   GpuWeights(const Config& config, const Weights& weights, Device& device, ThreadPool& threads,
-             const std::function<void(int64_t done, int64_t total)>& progress);
+             const std::function<void(int64_t done, int64_t total)>& progress, bool screening = false);
 
   View<const bf16, 2> embedding() const { return embedding_.as({vocab_size_, hidden_}); }
   const kernels::PackedMatrix& unembedding() const { return unembedding_; }
+  const kernels::ScreeningWeights& screening() const { return screening_; }  // without rows: there is none
   View<const float, 1> norm() const { return norm_; }
   const std::vector<GpuLayerWeights>& layers() const { return layers_; }
   int64_t first_expert() const { return first_expert_; }  // Weights::first_expert
@@ -64,6 +67,7 @@ class GpuWeights {
   std::vector<DeviceBuffer<std::byte>> memory_;
   DeviceBuffer<bf16> embedding_;
   kernels::PackedMatrix unembedding_;
+  kernels::ScreeningWeights screening_;
   View<const float, 1> norm_;
   std::vector<GpuLayerWeights> layers_;
 };

@@ -20,8 +20,6 @@
 
 namespace fathom::kernels {
 
-inline constexpr int64_t kMaxGemvRows = 8;
-
 // T from 1 to kMaxGemvRows. The order of summation is fixed, so that a row's result depends neither on T, nor
 // on the other rows, nor on the GPU.
 void qkv_rope_gemv(View<const bf16, 2> x, const PackedMatrix& w, const QkvRopeOutput& to, StreamRef stream);

@@ -24,8 +24,11 @@
 
 namespace fathom::kernels {
 
-inline constexpr int64_t kTile    = 64;  // rows and columns of a tile; positions of a KV cache page
-inline constexpr int64_t kHeadDim = 64;  // of packed heads: smaller heads are padded with zeros
+inline constexpr int64_t kTile        = 64;  // rows and columns of a tile; positions of a KV cache page
+inline constexpr int64_t kMaxGemvRows = 8;   // of x, in products that are made for few rows
+// Weights of so many rows: in such a product each CTA has all of K.
+inline constexpr int64_t kFullKRows = 32768;
+inline constexpr int64_t kHeadDim   = 64;  // of packed heads: smaller heads are padded with zeros
 
 constexpr int64_t padded(int64_t n) { return (n + kTile - 1) / kTile * kTile; }
 

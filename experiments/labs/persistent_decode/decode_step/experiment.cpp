@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/config.h"
+#include "engine/resolve_config.h"
 #include "experiments/decoding_session.h"
 #include "lab/experiment.h"
 #include "lab/session.h"
@@ -24,7 +25,7 @@ constexpr int64_t kPrompt = 1032, kTokens = 256;
 struct Rungs {
   CudaGraphMode graphs = CudaGraphMode::full;
   bool async           = true;
-  bool fused_experts = false, early_output_projection = false;
+  bool fused_experts = false, early_output_projection = false, screened_argmax = false;
   auto operator<=>(const Rungs&) const = default;
 };
 
@@ -39,6 +40,7 @@ engine::Engine& engine_of(int64_t layers, const Rungs& rungs) {
   config.async_scheduling     = rungs.async;
   config.fused_experts        = rungs.fused_experts;
   config.early_output_projection = rungs.early_output_projection;
+  config.screened_argmax         = rungs.screened_argmax;
   auto started                   = engine::Engine::start(shaped_model(layers), config);
   if (!started) throw std::runtime_error(started.error().message);
   one = std::move(started).value();
@@ -58,10 +60,12 @@ class Decode final : public Session {
     Replay replay{.metrics = metrics_of(seen, 1)};
     replay.outputs.emplace_back(seen.answers[0].begin(), seen.answers[0].end());
     // Weights, and keys and values at the middle of the window.
-    const auto f                  = model::footprint(engine_.checkpoint().config);
-    const double bytes            = static_cast<double>(f.bytes_read_by_token + f.kv_window_bytes +
+    const model::Config& c = engine_.checkpoint().config;
+    const auto f           = model::footprint(c);
+    const int64_t unread   = engine::has_screening(c, engine_.config()) ? c.vocab_size * c.hidden_size : 0;
+    const double bytes     = static_cast<double>(f.bytes_read_by_token - unread + f.kv_window_bytes +
                                              f.kv_bytes_per_token * (kPrompt + kTokens / 2));
-    const double rate             = bytes / (seen.step_ns() * 1e-9);
+    const double rate      = bytes / (seen.step_ns() * 1e-9);
     replay.metrics["bytes_per_s"] = {rate, "higher"};
     replay.metrics["read_share"]  = {
          rate / machine::gpu_median_rate(machine::GpuLevel::dram, machine::Traffic::read), "higher"};
@@ -103,8 +107,14 @@ const Experiment<Session> experiment{
             {.id         = "one_graph",
              .start      = starts({}),
              .techniques = {"latency_hiding", "graph_replay"},
-             .idea       = "one graph with programmatic dependent launches: the engine's default",
+             .idea       = "one graph with programmatic dependent launches",
              .prediction = predict::ratio(1.2)},
+            {.id         = "screened_argmax",
+             .start      = starts({.screened_argmax = true}),
+             .techniques = {"latency_hiding", "graph_replay", "weight_quantization"},
+             .idea =
+                 "and an int8 copy of the unembedding says which of its rows are read: the engine's default",
+             .prediction = predict::ratio(1.35)},
             {.id         = "fused_experts",
              .start      = starts({.fused_experts = true}),
              .techniques = {"latency_hiding", "graph_replay", "megakernel"},

@@ -23,19 +23,13 @@ struct Weights {
 
   bool operator==(const Weights&) const = default;
   int64_t rows() const { return kernels::padded(vocabulary); }
-  int64_t packed_at() const { return 2 * rows() * inputs; }
-  int64_t copy_at() const { return 2 * packed_at(); }
+  int64_t plain_bytes() const { return 2 * vocabulary * inputs; }  // in the checkpoint's layout
+  int64_t copy_at() const { return 2 * rows() * inputs; }
   int64_t scales_at() const { return copy_at() + rows() * inputs; }
   int64_t bytes() const { return scales_at() + 8 * rows(); }
 
-  View<const bf16, 2> plain(const uint8_t* memory) const {
-    return {reinterpret_cast<const bf16*>(memory), {vocabulary, inputs}};
-  }
   kernels::PackedMatrix packed(const uint8_t* memory) const {
-    return {.tiles = reinterpret_cast<const bf16*>(memory + packed_at()),
-            .bias  = nullptr,
-            .rows  = rows(),
-            .depth = inputs};
+    return {.tiles = reinterpret_cast<const bf16*>(memory), .bias = nullptr, .rows = rows(), .depth = inputs};
   }
   kernels::ScreeningWeights screening(const uint8_t* memory) const {
     const auto* scales = reinterpret_cast<const float*>(memory + scales_at());
@@ -61,8 +55,8 @@ struct Unembedding {
   void check(Checker& checker) const;
 };
 
-// Packs the weights in the checkpoint's layout at `memory`, on the host, into their places behind.
-FATHOM_CUDA_LAUNCHER void pack(uint8_t* memory, const Weights& of);
+// Packs weights in the checkpoint's layout [V, K] into `memory`, all on the host.
+FATHOM_CUDA_LAUNCHER void pack(uint8_t* memory, const bf16* plain, const Weights& of);
 
 FATHOM_CUDA_LAUNCHER void all_logits(const Unembedding& p, StreamRef stream);
 

@@ -4,8 +4,8 @@
 //
 //   inverse CDF  one number u: the first token in the order of ids at which the sum of probabilities exceeds
 //   u
-//                (engine/sampler.cpp)
-//   Gumbel-max   a number for each token: the argmax of log p(v) - log(-log u_v)
+//                (engine/sampler.cpp, where top-k, top-p or min-p rule tokens out)
+//   Gumbel-max   a number for each token: the argmax of log p(v) - log(-log u_v) (core/gumbel.h)
 //                Daliri, Musco, Suresh, "Coupling without Communication and Drafter-Invariant Speculative
 //                Decoding", 2024 (arXiv 2408.07978)
 #pragma once

@@ -3,13 +3,13 @@
 // bytes   N K / 2 of codes and 2.5 of each group's scale and zero point, once, whatever T
 // flops   2 T N K, by the tensor cores
 // limit   memory bandwidth. H200: 8 matrices of 4096 x 4096, 70 MB, take 15 us at 4.55 TB/s
-// idea    Weights go from memory into registers, four steps of 16 rows x 128 columns ahead. (They are asked
-//         for so early; but all these loads set one scoreboard, so that each step waits for all: see the
-//         notes of ch16/int4_gemv_gpu.) There two codes become bf16 by three instructions: a shift; LOP3 puts
-//         four bits below the exponent of 128 (bf16 has seven bits there, so 128 + code is exact); 128 + zero
-//         is subtracted, which is exact too. The scale is left to the sums: each group has its own, and only
-//         its sum in fp32 is multiplied. So no weight is ever rounded. (Frantar et al., "MARLIN", arXiv
-//         2408.11743; Kim et al., "Who Says Elephants Can't Run", arXiv 2211.10017.)
+// idea    Weights go from memory into registers, four steps of 16 rows x 128 columns ahead. (A ring in shared
+//         memory was no faster: see the notes of ch16/int4_gemv_gpu.) There two codes become bf16 by three
+//         instructions: a shift; LOP3 puts four bits below the exponent of 128 (bf16 has seven bits there, so
+//         128 + code is exact); 128 + zero is subtracted, which is exact too. The scale is left to the sums:
+//         each group has its own, and only its sum in fp32 is multiplied. So no weight is ever rounded.
+//         (Frantar et al., "MARLIN", arXiv 2408.11743; Kim et al., "Who Says Elephants Can't Run", arXiv
+//         2211.10017.)
 //
 // Units of work are 16 rows of weights. A CTA, one for each multiprocessor, has units one after another, and
 // its 16 warps split their K: so loads go on across the end of a unit, and a CTA reads x once for each

@@ -206,9 +206,8 @@ void add_engine_flags(CLI::App& verb, EngineFlags& flags) {
                 "On a GPU, the output projection fetches weights under decode attention")
       ->group("Engine");
   off("--no-screened-argmax", c.screened_argmax,
-      "On a GPU, compute all logits of a few rows, instead of those that an int8 copy of the unembedding "
-      "does "
-      "not rule out; saves the copy's memory");
+      "Compute all logits of a few rows, instead of those that an int8 copy of the unembedding does not rule "
+      "out; saves the copy's memory");
   verb.add_flag("--batch-invariant", c.batch_invariant,
                 "On a GPU, bitwise the same output whatever else is in the batch (on CPUs always so)")
       ->group("Engine");

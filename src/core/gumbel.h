@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace fathom {
 
@@ -22,5 +23,10 @@ double gumbel(uint64_t seed, int64_t position, int64_t v);
 // above 0. Most tokens get no number: those that could not win with the largest one, and those whose word is
 // too small.
 int64_t gumbel_argmax(std::span<const float> logits, double temperature, uint64_t seed, int64_t position);
+
+// Appends the ids whose sum is at least `least`, in their order, and perhaps some that are below it by
+// rounding. Precondition: no logit is NaN or +infinity.
+void gumbel_at_least(std::span<const float> logits, double temperature, uint64_t seed, int64_t position,
+                     double least, std::vector<int64_t>& ids);
 
 }  // namespace fathom

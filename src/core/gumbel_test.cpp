@@ -62,6 +62,23 @@ TEST(Gumbel, TheArgmaxIsTheDefinitions) {
       }
 }
 
+TEST(Gumbel, FindsAllThatReachASum) {
+  for (const int64_t n : {1, 63, 65, 5000}) {
+    std::vector<float> logits(static_cast<size_t>(n));
+    fill_normal(logits.data(), n, static_cast<uint64_t>(n), 0, 3);
+    for (size_t v = 3; v < logits.size(); v += 11) logits[v] = -INFINITY;
+    for (const double least : {-100.0, 0.0, 4.0, 9.0, 1000.0}) {
+      std::vector<int64_t> expected, found{-7};
+      for (int64_t v = 0; v < n; ++v)
+        if (static_cast<double>(logits[static_cast<size_t>(v)]) / 0.7 + gumbel(8, 3, v) >= least)
+          expected.push_back(v);
+      gumbel_at_least(logits, 0.7, 8, 3, least, found);
+      expected.insert(expected.begin(), -7);
+      EXPECT_EQ(found, expected) << n << " logits, least " << least;
+    }
+  }
+}
+
 TEST(Gumbel, ATinyTemperatureTakesTheLargest) {
   std::vector<float> logits(300);
   fill_normal(logits.data(), 300, 4, 5, 1);

@@ -72,7 +72,8 @@ CpuRunner::CpuRunner(const model::Checkpoint& checkpoint, const EngineConfig& co
       page_size_(config.page_size),
       most_drafts_(config.draft_tokens),
       threads_(threads_of_rank(config)),
-      model_(shard_.config, shard_.weights, ops_of(config), max_rows_, max_logit_rows_, threads_),
+      model_(shard_.config, shard_.weights, ops_of(config), max_rows_, max_logit_rows_, threads_,
+             has_screening(checkpoint.config, config)),
       kv_(shard_.config, pages[kFull], pages[kWindow], page_size_),
       samplers_(static_cast<size_t>(threads_.threads()), Sampler(vocab_size_)),
       logits_(last_stage() ? max_logit_rows_ * vocab_size_ : 0) {
@@ -345,7 +346,11 @@ void CpuRunner::compute_logits(const MicroBatch& micro) {
   const auto flush = [&] {
     const auto R    = static_cast<int64_t>(rows.size());
     TimePoint start = std::chrono::steady_clock::now();
-    model_.logits(View<const int32_t, 1>(rows.data(), {R}), logits_.as({R, vocab_size_}));
+    const View<const int32_t, 1> of_batch(rows.data(), {R});
+    if (const auto rules = draw_rules(sequences); std::ssize(rules) == R)
+      model_.screened_logits(of_batch, rules, logits_.as({R, vocab_size_}));
+    else
+      model_.logits(of_batch, logits_.as({R, vocab_size_}));
     forward_s_ += seconds_since(start);
     start = std::chrono::steady_clock::now();
     if (samples_) sample(sequences);
@@ -362,6 +367,27 @@ void CpuRunner::compute_logits(const MicroBatch& micro) {
     for (int64_t r = end - sampled_rows; r < end; ++r) rows.push_back(static_cast<int32_t>(r));
   }
   if (!rows.empty()) flush();
+}
+
+// Of the rows of sequences of the step that are sampled. None where some need all logits, or there is no
+// screen.
+std::vector<model::DrawRule> CpuRunner::draw_rules(const std::vector<size_t>& sequences) {
+  std::vector<model::DrawRule> rules;
+  if (!model_.has_screen()) return rules;
+  const auto reading = step_to_read();
+  for (const size_t e : sequences) {
+    const ScheduledSequence& scheduled = step_->sequences[e];
+    const SamplingParameters& p        = scheduled.sequence->request.sampling;
+    const int64_t sampled_rows         = 1 + sampled_rows_[e].drafts;
+    if (needs_raw_logits(scheduled) || (p.temperature > 0 && !draws_from_all(p, vocab_size_)) ||
+        std::ssize(rules) + sampled_rows > kernels::kMaxGemvRows)
+      return {};
+    for (int64_t r = 1; r <= sampled_rows; ++r)
+      rules.push_back({.temperature = p.temperature,
+                       .seed        = p.seed,
+                       .position    = scheduled.first + scheduled.rows - sampled_rows + r});
+  }
+  return rules;
 }
 
 // Of sequences of the step whose logits lie one behind another.

@@ -107,6 +107,7 @@ class CpuRunner final : public ModelRunner {
   void forward(const MicroBatch& batch);
   int32_t adapter_of(const std::string& name) const;  // -1: ""
   void compute_logits(const MicroBatch& batch);       // and samples
+  std::vector<model::DrawRule> draw_rules(const std::vector<size_t>& sequences);
   void sample(const std::vector<size_t>& sequences);
 
   const int64_t rank_;  // of all

@@ -85,17 +85,6 @@ std::function<void(int64_t, int64_t)> loading_of(const EngineConfig& c, int64_t 
       [&c, rank](int64_t done, int64_t total) { c.loading(rank * total + done, c.tensor_parallel * total); };
 }
 
-// Whether a request uses a feature that the GPU's sampling kernel lacks.
-bool needs_host_sampling(const ScheduledSequence& scheduled) {
-  const Request& request      = scheduled.sequence->request;
-  const SamplingParameters& p = request.sampling;
-  const int64_t answered = scheduled.first + scheduled.rows - static_cast<int64_t>(scheduled.drafts.size()) -
-                           scheduled.sequence->num_prompt_tokens();
-  return request.constraint || p.logprobs || p.repetition_penalty != 1 || p.presence_penalty != 0 ||
-         p.frequency_penalty != 0 || !p.logit_bias.empty() ||
-         (!request.stop_ids.empty() && answered < request.min_tokens);
-}
-
 SamplingRow sampling_row(const SamplingParameters& p, int64_t position, int32_t place) {
   constexpr double kLeast = 0x1p-60;  // draws_from_all()
   return {.temperature = p.temperature > kLeast ? static_cast<float>(p.temperature) : 0,
@@ -386,7 +375,7 @@ void GpuRunner::fill_sampling(const SchedulerOutput& step, const std::vector<Sch
       input.prev_sampled_index(row - 1) = found->second;
     }
     if (chunk.sampled_rows == 0) continue;
-    const bool host                      = needs_host_sampling(scheduled);
+    const bool host                      = needs_raw_logits(scheduled);
     in_flight.needs_host                 = in_flight.needs_host || host;
     in_flight.first_sampled[chunk.index] = in_flight.sampled_rows;
     const SamplingParameters p = host ? SamplingParameters{.temperature = 0} : sequence.request.sampling;
@@ -504,7 +493,7 @@ std::vector<SequenceOutput> GpuRunner::get_output(const SchedulerOutput& step) {
     for (size_t e = 0; e < outputs.size(); ++e) {
       const ScheduledSequence& scheduled = step.sequences[e];
       if (!scheduled.sequence || in_flight.first_sampled[e] < 0 ||
-          (in_flight.needs_host && needs_host_sampling(scheduled)))
+          (in_flight.needs_host && needs_raw_logits(scheduled)))
         continue;
       verify_sampled(
           scheduled,
@@ -528,7 +517,7 @@ void GpuRunner::sample_on_host(const SchedulerOutput& step, const StepInFlight& 
   int64_t rows = 0;
   for (size_t e = 0; e < outputs.size(); ++e)
     if (const ScheduledSequence& scheduled = step.sequences[e];
-        scheduled.sequence && in_flight.first_sampled[e] >= 0 && needs_host_sampling(scheduled)) {
+        scheduled.sequence && in_flight.first_sampled[e] >= 0 && needs_raw_logits(scheduled)) {
       batch.push_back({.scheduled = &scheduled,
                        .logits    = ranks_[0]->model.logits_of(in_flight.first_sampled[e]),
                        .output    = &outputs[e]});

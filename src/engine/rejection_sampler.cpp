@@ -57,6 +57,16 @@ void sample_sequence(Sampler& sampler, const SequenceLogits& rows, size_t vocab)
 
 }  // namespace
 
+bool needs_raw_logits(const ScheduledSequence& scheduled) {
+  const Request& request      = scheduled.sequence->request;
+  const SamplingParameters& p = request.sampling;
+  const int64_t answered = scheduled.first + scheduled.rows - static_cast<int64_t>(scheduled.drafts.size()) -
+                           scheduled.sequence->num_prompt_tokens();
+  return request.constraint || p.logprobs || p.repetition_penalty != 1 || p.presence_penalty != 0 ||
+         p.frequency_penalty != 0 || !p.logit_bias.empty() ||
+         (!request.stop_ids.empty() && answered < request.min_tokens);
+}
+
 void sample_and_verify(std::span<const SequenceLogits> batch, int64_t vocab_size, ThreadPool& threads,
                        std::span<Sampler> samplers) {
   threads.run_shares([&](int worker) {

@@ -24,6 +24,10 @@ struct SequenceLogits {
   SequenceOutput* output;
 };
 
+// Whether sampling changes a sequence's logits first, or reports them, so that all of them are needed.
+// (Top-k, top-p and min-p need them too.)
+bool needs_raw_logits(const ScheduledSequence& scheduled);
+
 // Samples on all threads; one sampler for each.
 void sample_and_verify(std::span<const SequenceLogits> batch, int64_t vocab_size, ThreadPool& threads,
                        std::span<Sampler> samplers);

@@ -29,10 +29,11 @@ inline model::ShardOptions shard_options(const EngineConfig& config) {
           .movable_experts = config.eplb.enabled};
 }
 
-// Whether a GPU has an int8 copy of the unembedding, by which it screens (EngineConfig::screened_argmax).
+// Whether there is an int8 copy of the unembedding, by which steps of up to kMaxGemvRows rows are screened
+// (EngineConfig::screened_argmax).
 inline bool has_screening(const model::Config& model, const EngineConfig& config) {
-  return config.gpu && config.screened_argmax && !config.batch_invariant && config.tensor_parallel == 1 &&
-         kernels::padded(model.vocab_size) >= kernels::kFullKRows;
+  return config.screened_argmax && config.ranks() == 1 && !(config.gpu && config.batch_invariant) &&
+         kernels::padded(model.vocab_size) >= kernels::kFullKRows && !model.int8_dense;
 }
 
 // Number of KV-cache pages for each kind of layer.

@@ -207,11 +207,11 @@ Sampler::Rank Sampler::nucleus(std::span<const float> logits, double top_p) {
 
 TokenId Sampler::draw(std::span<const float> logits, const SamplingParameters& p, float max_logit,
                       int64_t position) {
-  const bool has_top_k = p.top_k > 0 && p.top_k < static_cast<int64_t>(logits.size());
-  if (!has_top_k && p.top_p == 1 && p.min_p == 0)
+  const auto vocab_size = static_cast<int64_t>(logits.size());
+  if (draws_from_all(p, vocab_size))
     return static_cast<TokenId>(gumbel_argmax(logits, p.temperature, p.seed, position));
   Rank from = 0;
-  if (has_top_k) {
+  if (p.top_k > 0 && p.top_k < vocab_size) {
     const auto ranks = largest(logits, p.top_k);
     from             = *std::min_element(ranks.begin(), ranks.end());
   }

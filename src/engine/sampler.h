@@ -37,6 +37,11 @@ struct SamplingParameters {
   std::optional<int64_t> logprobs = {};
 };
 
+// Whether every token may be drawn: no filter rules one out. Not of a temperature of 0.
+inline bool draws_from_all(const SamplingParameters& p, int64_t vocab_size) {
+  return (p.top_k <= 0 || p.top_k >= vocab_size) && p.top_p >= 1 && p.min_p <= 0;
+}
+
 // The error names the parameter, its value and its range.
 Status check(const SamplingParameters& parameters, int64_t vocab_size);
 

@@ -24,7 +24,7 @@ std::vector<model::ProcessedWeights> processed(const model::Config& served, cons
   for (int64_t rank = 0; rank < options.all_ranks(); ++rank) {
     const model::Shard shard =
         model::shard_of(served, options.movable_experts ? shared.weights : weights, options, rank);
-    ranks.emplace_back(shard.config, shard.weights, thread);
+    ranks.emplace_back(shard.config, shard.weights, thread, has_screening(served, config));
   }
   return ranks;
 }

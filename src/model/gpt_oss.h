@@ -37,9 +37,10 @@ struct Batch {
 class GptOss {
  public:
   // The memory that `weights` view, and `threads`, must outlive it. Allocates activations for `max_rows` rows
-  // and `max_logit_rows` rows of logits, and a transposed copy of experts in bf16.
+  // and `max_logit_rows` rows of logits, and a transposed copy of experts in bf16. `screening`: as
+  // ProcessedWeights has it.
   GptOss(const Config& config, const Weights& weights, const Ops& ops, int64_t max_rows,
-         int64_t max_logit_rows, ThreadPool& threads);
+         int64_t max_logit_rows, ThreadPool& threads, bool screening = false);
 
   // Runs all layers and stores the rows' keys and values in `kv`. T is at most max_rows. `kv` must hold the
   // earlier positions of each sequence.
@@ -51,6 +52,10 @@ class GptOss {
 
   // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);
+  // The same for rows whose tokens are chosen by these rules, [R]: only the logits that may be chosen are
+  // computed, and the others are -infinity. Only where it has_screen().
+  void screened_logits(View<const int32_t, 1> rows, std::span<const DrawRule> rules, View<float, 2> logits);
+  bool has_screen() const { return processed_.screen && !group_; }
 
   // From now on it is a rank of several, whose config and weights are its parts (model/shard.h). All ranks
   // call forward() and logits() with the same rows; activations between layers, and logits, are the same bits
@@ -98,6 +103,7 @@ class GptOss {
   void count_ranks(int64_t ranks);
   void begin_sum(View<float, 2> x) const;
   void all_reduce(View<float, 2> x) const;
+  View<float, 2> last_norm(View<const int32_t, 1> rows);
   void all_gather_logits(View<const float, 2> rows, View<float, 2> logits);
 
   const Config config_;
@@ -112,6 +118,10 @@ class GptOss {
   Buffer<float> x_, normed_, q_, k_, v_, attended_, rope_table_, router_logits_, expert_weights_, gathered_,
       logit_pieces_;
   std::vector<int64_t> taps_;
+  // Of screened_logits().
+  std::vector<int64_t> candidates_;
+  std::vector<bf16> candidate_weights_;
+  std::vector<float> candidate_logits_;
   Buffer<float> features_;
   Buffer<int32_t> expert_ids_;
   Buffer<int64_t> expert_load_, rank_load_;

@@ -8,6 +8,7 @@
 #include "kernels/attention/rope.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gemm/linear.h"
+#include "kernels/gemm/linear_int8.h"
 #include "kernels/moe/experts.h"
 #include "kernels/moe/router.h"
 #include "kernels/norm/rmsnorm.h"
@@ -24,6 +25,7 @@ struct Ops {
   decltype(&kernels::embedding_reference) embedding;
   decltype(&kernels::rmsnorm_reference) rmsnorm;
   decltype(&kernels::linear_reference) linear;
+  decltype(&kernels::linear_int8_reference) linear_int8;  // of bounds (model/unembedding_screen.h)
   decltype(&kernels::rope_table_reference) rope_table;
   decltype(&kernels::rope_reference) rope;
   decltype(&kernels::kv_store_reference) kv_store;         // of layers of full attention

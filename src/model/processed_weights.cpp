@@ -19,8 +19,11 @@ Buffer<float> as_floats(const NormWeights& weights) {
 
 }  // namespace
 
-ProcessedWeights::ProcessedWeights(const Config& config, const Weights& from, ThreadPool& threads)
+ProcessedWeights::ProcessedWeights(const Config& config, const Weights& from, ThreadPool& threads,
+                                   bool screening)
     : weights(from), norm(as_floats(from.norm)) {
+  if (const auto* plain = std::get_if<View<const bf16, 2>>(&weights.unembedding); plain && screening)
+    screen = std::make_unique<UnembeddingScreen>(*plain, threads);
   for (const LayerWeights& w : weights.layers) {
     Layer& layer = layers.emplace_back();
     layer        = {.attn_norm  = as_floats(w.attn_norm),
@@ -42,7 +45,7 @@ ProcessedWeights::ProcessedWeights(const Config& config, const Weights& from, Th
 }
 
 int64_t ProcessedWeights::copied_bytes() const {
-  int64_t bytes = 0;
+  int64_t bytes = screen ? screen->bytes() : 0;
   for (const Layer& layer : layers)
     for (const Buffer<bf16>& copy : layer.transposed) bytes += copy.size() * int64_t{sizeof(bf16)};
   return bytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/buffer.h"
@@ -10,13 +11,15 @@
 #include "core/thread_pool.h"
 #include "kernels/moe/experts.h"
 #include "model/config.h"
+#include "model/unembedding_screen.h"
 #include "model/weights.h"
 
 namespace fathom::model {
 
 struct ProcessedWeights {
   // The memory that `from` views must outlive it. Copies experts in BF16 that are stored as [E, in, out].
-  ProcessedWeights(const Config& config, const Weights& from, ThreadPool& threads);
+  // `screening`: and an unembedding in BF16 as int8.
+  ProcessedWeights(const Config& config, const Weights& from, ThreadPool& threads, bool screening = false);
 
   struct Layer {
     Buffer<float> attn_norm, mlp_norm;
@@ -28,7 +31,9 @@ struct ProcessedWeights {
   Buffer<float> norm;
   std::vector<Layer> layers;
 
-  int64_t copied_bytes() const;  // of experts
+  std::unique_ptr<UnembeddingScreen> screen;  // null: there is none
+
+  int64_t copied_bytes() const;  // of experts, and of the screen
 };
 
 }  // namespace fathom::model

@@ -15,7 +15,8 @@
 namespace fathom::kernels {
 
 // x [T, K]; w [N, K], rows contiguous; bias [N] or empty (no data); y [T, N], rows contiguous. The order of
-// summation is fixed, so that row t of y depends neither on T nor on the other rows.
+// summation is fixed, so that a number of y depends on nothing but its rows of x and w: not on T, N, nor the
+// other rows.
 void linear_reference(View<const float, 2> x, const DenseMatrix& w, View<const bf16, 1> bias, Output output,
                       View<float, 2> y, const Execution& on);
 void linear_cpu(View<const float, 2> x, const DenseMatrix& w, View<const bf16, 1> bias, Output output,

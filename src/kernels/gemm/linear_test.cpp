@@ -148,6 +148,28 @@ TEST(Linear, ARowKeepsItsBitsWhateverElseIsThere) {
   });
 }
 
+// model/unembedding_screen.h computes some outputs alone.
+TEST(Linear, AnOutputKeepsItsBitsWithoutTheOthers) {
+  for_each_simd_target([] {
+    for (const int64_t T : {1, 2, 5, 8}) {
+      const Problem p(T, 61, 333);
+      const auto all = p.multiply();
+      for (const int64_t count : {1, 2, 3, 4, 5, 23, 24, 25, 60})
+        for (const int64_t first : {int64_t{0}, int64_t{1}, p.N - count}) {
+          Problem some = p;
+          some.N       = count;
+          some.w.assign(p.w.begin() + first * p.K, p.w.begin() + (first + count) * p.K);
+          some.bias.assign(p.bias.begin() + first, p.bias.begin() + first + count);
+          for (int64_t t = 0; t < T; ++t) {  // each row alone
+            const auto y = some.multiply(linear_cpu, 2, true, Output::overwrite, t, 1);
+            EXPECT_TRUE(same_bits(y.data(), all.data() + t * p.N + first, count))
+                << count << " outputs from " << first << ", row " << t << " of " << T;
+          }
+        }
+    }
+  });
+}
+
 TEST(Linear, DeepRowsPassInPieces) {
   for_each_simd_target([] {
     // Around the pieces of a row that stay in L1 (1024), and the model's width.

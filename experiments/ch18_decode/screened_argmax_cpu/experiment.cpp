@@ -104,7 +104,7 @@ const Experiment<Unembedding> unembedding{
              .idea       = "int8 bounds, then the rows that may win: the engine's way",
              .prediction = predict::ratio_at_least(1.6),
              .kind       = Kind::engine,
-             .op         = "model/unembedding_screen.h",
+             .op         = "kernels/gemm/linear_int8_cpu.cpp",
              .threads    = kAllThreads,
              .prepare    = screened},
         },

@@ -135,7 +135,8 @@ double step_bytes(const model::Config& c, int64_t batch, int64_t context,
   const double kv    = static_cast<double>(f.kv_bytes_per_token * context) * of_bf16(model::Attention::full) +
                     static_cast<double>(f.kv_window_bytes) * of_bf16(model::Attention::sliding);
   // The unembedding is in bf16, and its copy in int8, on CPUs with a scale for each 32.
-  const bool screens      = batch <= kernels::kMaxGemvRows && engine::has_screening(c, config);
+  const bool screens =
+      batch * (1 + config.draft_tokens) <= kernels::kMaxGemvRows && engine::has_screening(c, config);
   const double of_element = config.gpu ? 1 : 2 - 34.0 / 32;
   const double unread     = screens ? of_element * static_cast<double>(c.vocab_size * c.hidden_size) : 0;
   return dense - unread + hit * one + static_cast<double>(batch) * kv;

@@ -25,7 +25,7 @@ double gumbel_of(uint32_t word) { return -std::log(-std::log1p(-rest_of(word)));
 // least `least`, which f may raise.
 template <class F>
 void each_that_may_reach(std::span<const float> logits, double most, double temperature, uint64_t seed,
-                         int64_t position, const double& least, const F& f) {
+                         int64_t position, int64_t first_id, const double& least, const F& f) {
   const auto V            = static_cast<int64_t>(logits.size());
   uint32_t words[kTokens] = {};
   for (int64_t first = 0; first < V; first += kTokens) {
@@ -38,7 +38,7 @@ void each_that_may_reach(std::span<const float> logits, double most, double temp
     for (int c = 0; c < kCounters; ++c) {
       const PhiloxCounter four =
           words_of(static_cast<uint64_t>(position),
-                   1 + static_cast<uint32_t>(first / 4) + static_cast<uint32_t>(c), seed);
+                   1 + static_cast<uint32_t>((first_id + first) / 4) + static_cast<uint32_t>(c), seed);
       for (int w = 0; w < 4; ++w) words[4 * c + w] = four[static_cast<size_t>(w)];
     }
     // G <= -ln(1 - u), so that 1 - u <= e^-needed. A little more, for rounding.
@@ -46,7 +46,7 @@ void each_that_may_reach(std::span<const float> logits, double most, double temp
     const uint32_t least_word = rest < 0x1p32 ? ~static_cast<uint32_t>(rest) : 0;
     for (int64_t i = 0; i < count; ++i)
       if (words[i] >= least_word)
-        f(first + i, (static_cast<double>(here[i]) - most) / temperature + gumbel_of(words[i]));
+        f(first_id + first + i, (static_cast<double>(here[i]) - most) / temperature + gumbel_of(words[i]));
   }
 }
 
@@ -57,23 +57,22 @@ double gumbel(uint64_t seed, int64_t position, int64_t v) {
                             seed)[static_cast<size_t>(v % 4)]);
 }
 
-int64_t gumbel_argmax(std::span<const float> logits, double temperature, uint64_t seed, int64_t position) {
+GumbelBest gumbel_best(std::span<const float> logits, double temperature, uint64_t seed, int64_t position,
+                       int64_t first) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   const double most  = *largest;  // sums are relative to it: a tiny temperature overflows to -infinity
-  int64_t best       = largest - logits.begin();
-  double best_sum    = gumbel(seed, position, best);
-  each_that_may_reach(logits, most, temperature, seed, position, best_sum, [&](int64_t v, double sum) {
-    if (sum > best_sum || (sum == best_sum && v < best)) {
-      best_sum = sum;
-      best     = v;
-    }
+  GumbelBest best{.id = first + (largest - logits.begin())};
+  best.sum = gumbel(seed, position, best.id);
+  each_that_may_reach(logits, most, temperature, seed, position, first, best.sum, [&](int64_t v, double sum) {
+    if (sum > best.sum || (sum == best.sum && v < best.id)) best = {v, sum};
   });
+  best.sum += most / temperature;
   return best;
 }
 
 void gumbel_at_least(std::span<const float> logits, double temperature, uint64_t seed, int64_t position,
-                     double least, std::vector<int64_t>& ids) {
-  each_that_may_reach(logits, 0, temperature, seed, position, least, [&](int64_t v, double sum) {
+                     double least, std::vector<int64_t>& ids, int64_t first) {
+  each_that_may_reach(logits, 0, temperature, seed, position, first, least, [&](int64_t v, double sum) {
     if (sum >= least) ids.push_back(v);
   });
 }

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <span>
 #include <vector>
 
 #include "core/rng.h"
@@ -76,6 +77,26 @@ TEST(Gumbel, FindsAllThatReachASum) {
       expected.insert(expected.begin(), -7);
       EXPECT_EQ(found, expected) << n << " logits, least " << least;
     }
+  }
+}
+
+TEST(Gumbel, PartsOfARowGiveTheBestOfTheRow) {
+  std::vector<float> logits(1000);
+  fill_normal(logits.data(), 1000, 2, 0, 2);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    GumbelBest best;
+    std::vector<int64_t> parts, whole;
+    for (int64_t first = 0; first < 1000; first += 192) {
+      const auto part = std::span<const float>(logits).subspan(
+          static_cast<size_t>(first), static_cast<size_t>(std::min<int64_t>(192, 1000 - first)));
+      const GumbelBest of_part = gumbel_best(part, 0.8, seed, 5, first);
+      if (best.id < 0 || of_part.sum > best.sum) best = of_part;
+      gumbel_at_least(part, 0.8, seed, 5, 4, parts, first);
+    }
+    gumbel_at_least(logits, 0.8, seed, 5, 4, whole);
+    EXPECT_EQ(best.id, gumbel_argmax(logits, 0.8, seed, 5));
+    EXPECT_NEAR(best.sum, logits[static_cast<size_t>(best.id)] / 0.8 + gumbel(seed, 5, best.id), 1e-12);
+    EXPECT_EQ(parts, whole);
   }
 }
 

@@ -109,10 +109,11 @@ struct EngineConfig {
   // Rungs of decode steps of up to 8 rows on a GPU (model/gpt_oss_gpu.h, GpuDecodeOptions). The output is the
   // same. Off: together they help 8 sequences a little, and one not.
   bool fused_experts = false, early_output_projection = false;
-  // In steps of up to 8 rows without top-k, top-p and min-p: reads an int8 copy of the unembedding, and of
-  // the unembedding itself only the rows that may win (kernels/sampling/screened_argmax.h,
-  // model/unembedding_screen.h). The output is the same. Where there is one rank; on a GPU not with
-  // batch_invariant, whose order of summation it does not have. Small vocabularies go without.
+  // In steps of up to 8 rows, none of which needs all logits (for top-k, top-p or min-p, logprobs, penalties,
+  // a bias, a constraint or min_tokens): reads an int8 copy of the unembedding, and of the unembedding itself
+  // only the rows that may win (kernels/sampling/screened_argmax.h, model/unembedding_screen.h). The output
+  // is the same. Where there is one rank, the unembedding is in bf16 and the vocabulary not small; on a GPU
+  // not with batch_invariant, whose order of summation it does not have.
   bool screened_argmax = true;
   // Tokens of a draft at most, which are verified in one step; 0: no drafts. The output is the same.
   int64_t draft_tokens = 0;

@@ -369,8 +369,8 @@ void CpuRunner::compute_logits(const MicroBatch& micro) {
   if (!rows.empty()) flush();
 }
 
-// Of the rows of sequences of the step that are sampled. None where some need all logits, or there is no
-// screen.
+// Of the rows of sequences of the step that are sampled. None where some need all logits, where there are too
+// many, or where there is no screen.
 std::vector<model::DrawRule> CpuRunner::draw_rules(const std::vector<size_t>& sequences) {
   std::vector<model::DrawRule> rules;
   if (!model_.has_screen()) return rules;
@@ -379,7 +379,9 @@ std::vector<model::DrawRule> CpuRunner::draw_rules(const std::vector<size_t>& se
     const ScheduledSequence& scheduled = step_->sequences[e];
     const SamplingParameters& p        = scheduled.sequence->request.sampling;
     const int64_t sampled_rows         = 1 + sampled_rows_[e].drafts;
-    if (needs_raw_logits(scheduled) || (p.temperature > 0 && !draws_from_all(p, vocab_size_)) ||
+    if (needs_raw_logits(scheduled) ||
+        (p.temperature > 0 &&
+         (!draws_from_all(p, vocab_size_) || p.temperature < model::UnembeddingScreen::kLeastTemperature)) ||
         std::ssize(rules) + sampled_rows > kernels::kMaxGemvRows)
       return {};
     for (int64_t r = 1; r <= sampled_rows; ++r)

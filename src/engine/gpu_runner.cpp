@@ -86,7 +86,7 @@ std::function<void(int64_t, int64_t)> loading_of(const EngineConfig& c, int64_t 
 }
 
 SamplingRow sampling_row(const SamplingParameters& p, int64_t position, int32_t place) {
-  constexpr double kLeast = 0x1p-60;  // draws_from_all()
+  constexpr double kLeast = 0x1p-60;  // kernels/sampling/sampling_row.h
   return {.temperature = p.temperature > kLeast ? static_cast<float>(p.temperature) : 0,
           .top_p       = static_cast<float>(p.top_p),
           .min_p       = static_cast<float>(p.min_p),

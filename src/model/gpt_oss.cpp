@@ -1,7 +1,6 @@
 #include "model/gpt_oss.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
@@ -276,30 +275,7 @@ View<float, 2> GptOss::last_norm(View<const int32_t, 1> rows) {
 void GptOss::screened_logits(View<const int32_t, 1> rows, std::span<const DrawRule> rules,
                              View<float, 2> logits) {
   FATHOM_EXPECT(has_screen(), "screened_logits() needs a copy of the unembedding, and a rank alone");
-  const int64_t R = rows.extent(0), H = config_.hidden_size, V = logits.extent(1);
-  const auto x = last_norm(rows);
-  const auto w = std::get<View<const bf16, 2>>(processed_.weights.unembedding);
-  ops_.linear_int8(x, processed_.screen->copy(), {}, Output::overwrite, logits, on_);
-  for (int64_t r = 0; r < R; ++r) {
-    const View<const float, 2> row(&x(r, 0), {1, H});
-    const std::span<float> y(&logits(r, 0), static_cast<size_t>(V));
-    const bool screened = processed_.screen->candidates(std::span(row.data(), static_cast<size_t>(H)), y,
-                                                        rules[static_cast<size_t>(r)], candidates_);
-    const auto n        = std::ssize(candidates_);
-    if (!screened || n > V / 8) {
-      ops_.linear(row, w, {}, Output::overwrite, View<float, 2>(y.data(), {1, V}), on_);
-      continue;
-    }
-    candidate_weights_.resize(static_cast<size_t>(n * H));
-    candidate_logits_.resize(static_cast<size_t>(n));
-    for (int64_t i = 0; i < n; ++i)
-      std::copy_n(&w(candidates_[static_cast<size_t>(i)], 0), H, candidate_weights_.data() + i * H);
-    ops_.linear(row, View<const bf16, 2>(candidate_weights_.data(), {n, H}), {}, Output::overwrite,
-                View<float, 2>(candidate_logits_.data(), {1, n}), on_);
-    std::fill(y.begin(), y.end(), -INFINITY);
-    for (int64_t i = 0; i < n; ++i)
-      y[static_cast<size_t>(candidates_[static_cast<size_t>(i)])] = candidate_logits_[static_cast<size_t>(i)];
-  }
+  processed_.screen->logits(ops_, View<const float, 2>(last_norm(rows)), rules, logits, on_);
 }
 
 void GptOss::logits(View<const int32_t, 1> rows, View<float, 2> logits) {

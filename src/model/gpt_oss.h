@@ -52,8 +52,8 @@ class GptOss {
 
   // Computes the logits [R, V] of rows of the last batch. R is at most max_logit_rows.
   void logits(View<const int32_t, 1> rows, View<float, 2> logits);
-  // The same for rows whose tokens are chosen by these rules, [R]: only the logits that may be chosen are
-  // computed, and the others are -infinity. Only where it has_screen().
+  // The same by the screen (model/unembedding_screen.h), for rows whose tokens are chosen by these rules,
+  // [R]. Only where it has_screen().
   void screened_logits(View<const int32_t, 1> rows, std::span<const DrawRule> rules, View<float, 2> logits);
   bool has_screen() const { return processed_.screen && !group_; }
 
@@ -118,10 +118,6 @@ class GptOss {
   Buffer<float> x_, normed_, q_, k_, v_, attended_, rope_table_, router_logits_, expert_weights_, gathered_,
       logit_pieces_;
   std::vector<int64_t> taps_;
-  // Of screened_logits().
-  std::vector<int64_t> candidates_;
-  std::vector<bf16> candidate_weights_;
-  std::vector<float> candidate_logits_;
   Buffer<float> features_;
   Buffer<int32_t> expert_ids_;
   Buffer<int64_t> expert_load_, rank_load_;

@@ -15,7 +15,9 @@
 #include "core/dtype.h"
 #include "core/thread_pool.h"
 #include "core/view.h"
+#include "kernels/execution.h"
 #include "kernels/gemm/dense_matrix.h"
+#include "model/ops.h"
 
 namespace fathom::model {
 
@@ -28,23 +30,41 @@ struct DrawRule {
 
 class UnembeddingScreen {
  public:
-  // Copies w [V, H] by all threads.
+  // Below it sums lose what bounds need: such rows are not screened.
+  static constexpr double kLeastTemperature = 1e-6;
+
+  // Copies w [V, H] by all threads. w must outlive it.
   UnembeddingScreen(View<const bf16, 2> w, ThreadPool& threads);
 
-  kernels::Int8Weights copy() const;
+  // Computes of the logits [R, V] of x [R, H] those that may be chosen by the rules, [R], each with the bits
+  // of ops.linear; the others are -infinity. All of them where a number is not finite, or more than V / 64
+  // are left of a row.
+  void logits(const Ops& ops, View<const float, 2> x, std::span<const DrawRule> rules, View<float, 2> logits,
+              const Execution& on);
+
   int64_t bytes() const;
 
-  // Replaces `ids` by the tokens that may be chosen, in their order, from y = w~ x~ [V] as linear_int8
-  // computes it. False where a number is not finite, or the temperature too small: then any may be.
-  bool candidates(std::span<const float> x, std::span<const float> y, const DrawRule& rule,
-                  std::vector<int64_t>& ids);
-
  private:
-  int64_t rows_, depth_;
+  friend class ScreenTest;
+
+  kernels::Int8Weights copy() const;
+  // Replaces candidates_ by the tokens that may be chosen, in their order, from y = w~ x~ [V]. False where a
+  // number is not finite.
+  bool find_candidates(std::span<const float> x, std::span<const float> y, const DrawRule& rule,
+                       ThreadPool& threads);
+
+  View<const bf16, 2> w_;
+  int64_t rows_, depth_, most_candidates_;
   Buffer<int8_t> values_;
   Buffer<bf16> scales_;
   Buffer<float> errors_, norms_;  // [V]: |w - w~| and |w~|
-  Buffer<float> lower_, upper_;   // [V]: scratch
+  // Scratch.
+  Buffer<float> lower_, upper_;  // [V]
+  Buffer<bf16> candidate_weights_;
+  Buffer<float> candidate_logits_;
+  std::vector<int64_t> candidates_;
+  std::vector<std::vector<int64_t>> of_chunks_;
+  std::vector<float> least_of_chunks_;
 };
 
 }  // namespace fathom::model

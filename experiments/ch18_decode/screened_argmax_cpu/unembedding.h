@@ -23,6 +23,12 @@ struct Unembedding {
   Cost cost() const;
   void check(Checker& checker) const;
 
+  Execution execution(Context& context) const {
+    auto* bytes = reinterpret_cast<std::byte*>(scratch.data());
+    return {.threads = &context.pool, .scratch = View<std::byte, 1>(bytes, {scratch.bytes()})};
+  }
+  void choose() const;  // the ids, from the logits
+
   model::DrawRule rule(int64_t t) const {
     return {.temperature = temperature, .seed = 77 + static_cast<uint64_t>(t), .position = 100 + t};
   }

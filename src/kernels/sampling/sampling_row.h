@@ -19,8 +19,8 @@ struct SamplingRow {
   int32_t place     = -1;  // index into `sampled` of the result; -1: the row is padding
 };
 
-// Whether every token may be drawn. (A temperature of 2^-60 or less is 0 for the caller: logits divided by it
-// would overflow.)
+// Whether every token may be drawn. (The caller makes a temperature of 2^-60 or less 0: logits divided by it
+// would all be clamped to the largest float.)
 FATHOM_HD inline bool draws_from_all(const SamplingRow& rule, int64_t vocabulary) {
   return rule.temperature > 0 && (rule.top_k <= 0 || rule.top_k >= vocabulary) && rule.top_p >= 1 &&
          rule.min_p <= 0;

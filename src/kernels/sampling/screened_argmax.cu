@@ -282,9 +282,9 @@ __global__ void __launch_bounds__(kScreenThreads, kScreenCtasPerSm)
     for (int half = 0; half < 2; ++half) {
       const int64_t v = (int64_t{tile_row} * kTileGroups + group) * 16 + lane / 4 + 8 * half;
       if (t >= rows || v >= o.vocabulary) continue;
-      const auto bounds = score.bounds(total[half] * o.weights.scales[v] / by, o.weights.errors[v] * norm, v);
+      const auto bounds = score.bounds(total[half] / by * o.weights.scales[v], o.weights.errors[v] * norm, v);
       o.upper[t * o.vocabulary + v] = bounds.upper;
-      least                         = fmaxf(least, bounds.lower);  // ignores NaN
+      if (bounds.lower < INFINITY) least = fmaxf(least, bounds.lower);
     }
   }
 #pragma unroll

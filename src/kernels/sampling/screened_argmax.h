@@ -2,7 +2,8 @@
 // argmax_v y(t, v) / temperature + G(v) (core/gumbel.h), where y = W x. A copy of W in int8 gives each y
 // within a bound, |y~ - y| <= b. Let L be the largest score of a row's y~ - b. A v whose score of y~ + b is
 // below L does not win. The others, some tens of 200,000, are computed from W, with the bits of linear_gemv.
-// So the tokens are those of linear_gemv and sample_tokens, not nearly but always, whatever W and x are.
+// So the tokens are those of linear_gemv and sample_tokens, not nearly but always, as long as scores are
+// below 2^100 and, where they are not 0, above 2^-100 in size.
 //
 //   y~(t, v) = s(v) sum_k q(v, k) x(t, k)           q = round(w / s), s(v) = max_k |w(v, k)| / 127
 //   b(t, v)  = e(v) |x(t)|                          e(v) = |w(v) - s(v) q(v)| + 2^-13 |w(v)|
@@ -42,7 +43,8 @@ struct ScreeningWeights {
   int64_t bytes() const { return tile_bytes() + 8 * rows; }
 };
 
-// Of w, which has no bias. Writes what the pointers of `to` point at, with the rows and depth of w.
+// Of w, which has no bias: its numbers in int8 (ScreeningWeights::tile_bytes()), and [rows] scales and
+// errors.
 void pack_screening_weights(const PackedMatrix& w, uint8_t* tiles, float* scales, float* errors,
                             StreamRef stream);
 

@@ -38,14 +38,15 @@ Unembedding::Unembedding(const Point& at, Arena& arena)
                           generate<bf16>([](bf16* to, int64_t count, uint64_t) { fill(to, count); }))),
       ids(arena.output<int32_t>({rows})),
       logits(arena.workspace<float>({rows, vocabulary})),
-      scratch(arena.workspace<uint8_t>({model::cpu_ops().scratch_bytes({.rows         = rows + 1,
-                                                                        .hidden       = inputs,
-                                                                        .intermediate = 32,
-                                                                        .heads        = 1,
-                                                                        .head_dim     = 64,
-                                                                        .experts      = 1,
-                                                                        .top_k        = 1,
-                                                                        .threads      = host_threads()})})) {}
+      scratch(arena.workspace<uint8_t>(
+          {model::cpu_ops().scratch_bytes({.rows         = rows + 1,
+                                           .hidden       = inputs,
+                                           .intermediate = 32,
+                                           .heads        = 1,
+                                           .head_dim     = 64,
+                                           .experts      = 1,
+                                           .top_k        = 1,
+                                           .threads      = std::max(64, host_threads())})})) {}
 
 void Unembedding::choose() const {
   for (int64_t t = 0; t < rows; ++t) {

@@ -124,7 +124,6 @@ bool UnembeddingScreen::find_candidates(std::span<const float> x, std::span<cons
   threads.parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t first = chunk * kChunk, until = std::min(first + kChunk, rows_);
-      float check = 0;
       for (int64_t v = first; v < until; ++v) {
         const float b    = errors_.data()[v] * by_error + norms_.data()[v] * by_norm;
         lower_.data()[v] = y[static_cast<size_t>(v)] - b;
@@ -135,8 +134,7 @@ bool UnembeddingScreen::find_candidates(std::span<const float> x, std::span<cons
       for (; v + kLanes <= until; v += kLanes)
         for (int l = 0; l < kLanes; ++l) lanes[l] += (upper_.data()[v + l] - lower_.data()[v + l]) * 0;
       for (; v < until; ++v) lanes[0] += (upper_.data()[v] - lower_.data()[v]) * 0;
-      check = sum_of(lanes);
-      if (!(check == 0)) {
+      if (!(sum_of(lanes) == 0)) {
         finite = false;
         continue;
       }

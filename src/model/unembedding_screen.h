@@ -45,8 +45,6 @@ class UnembeddingScreen {
   int64_t bytes() const;
 
  private:
-  friend class ScreenTest;
-
   kernels::Int8Weights copy() const;
   // Replaces candidates_ by the tokens that may be chosen, in their order, from y = w~ x~ [V]. False where a
   // number is not finite.
@@ -64,7 +62,6 @@ class UnembeddingScreen {
   Buffer<float> candidate_logits_;
   std::vector<int64_t> candidates_;
   std::vector<std::vector<int64_t>> of_chunks_;
-  std::vector<float> least_of_chunks_;
 };
 
 }  // namespace fathom::model

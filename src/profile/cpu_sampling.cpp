@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 
 #include "core/expect.h"
 #include "machine/perf_counters.h"
+#include "measure/clock.h"
 #include "profile/cpu_counters.h"
 #include "profile/kernel_name.h"
 #include "profile/profiling_signal.h"
@@ -38,18 +38,14 @@ struct Ring {
 };
 std::atomic<Ring*> active_ring = nullptr;
 
-int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+int64_t wall_ns() { return measure::now_ns(measure::Clock::wall); }
 
 void take_sample(int, siginfo_t*, void* context) {
   const int saved = errno;
   if (Ring* ring = active_ring.load()) {
     const int64_t at = ring->taken.fetch_add(1);
     if (at < kMostSamples)
-      ring->samples[at] = {monotonic_ns(), static_cast<int>(syscall(SYS_gettid)), interrupted_at(context)};
+      ring->samples[at] = {wall_ns(), static_cast<int>(syscall(SYS_gettid)), interrupted_at(context)};
   }
   errno = saved;
 }
@@ -164,15 +160,15 @@ CpuActivity watch_cpu(const std::function<void()>& call, double cpu_s) {
   else
     counters.emplace(hardware_events());
   const rusage before = usage();
-  const int64_t began = monotonic_ns();
+  const int64_t began = wall_ns();
   {
     const SamplingTimer timer(*ring);
     do {
-      const int64_t start = monotonic_ns();
+      const int64_t start = wall_ns();
       call();
-      seen.calls.push_back({start, monotonic_ns()});
+      seen.calls.push_back({start, wall_ns()});
       seen.cpu_s = cpu_seconds(usage()) - cpu_seconds(before);
-    } while (seen.cpu_s < cpu_s && static_cast<double>(monotonic_ns() - began) < 4e9 * cpu_s);
+    } while (seen.cpu_s < cpu_s && static_cast<double>(wall_ns() - began) < 4e9 * cpu_s);
   }
   const rusage after = usage();
   if (counters) seen.counters = counters->stop();

@@ -12,7 +12,7 @@
 namespace fathom::profile {
 
 struct CpuSample {
-  int64_t at_ns     = 0;  // CLOCK_MONOTONIC
+  int64_t at_ns     = 0;  // of measure::Clock::wall
   int thread        = 0;  // the system's thread id
   uintptr_t address = 0;  // of the instruction that comes next
 };

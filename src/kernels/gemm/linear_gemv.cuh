@@ -2,7 +2,6 @@
 // weights in the same order, so that they have the same bits (kernels/sampling/screened_argmax.cu).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/dtype.h"

@@ -6,6 +6,7 @@
 
 #include "core/gumbel.h"
 #include "core/int8_group.h"
+#include "kernels/gemm/int8_row_reference.h"
 
 // Compiled with -O3 (CMakeLists.txt): the loops over kLanes vectorise.
 
@@ -20,24 +21,18 @@ constexpr int64_t kChunk = 4096;  // tokens of a thread at a time
 constexpr double kMore = 1.001;
 double rounding(int64_t depth) { return 0x1p-14 + static_cast<double>(depth) * 0x1p-26; }
 
-// |x| and |x - x~|, groups of 32 with a scale of amax / 127.
+// |x| and |x - x~|.
 struct Norms {
   double of_x, of_error;
 };
 Norms norms_of(std::span<const float> x) {
+  const kernels::Int8Row in_int8(x);
   double squares = 0, errors = 0;
-  for (size_t first = 0; first < x.size(); first += static_cast<size_t>(kInt8Group)) {
-    const auto group = x.subspan(first, std::min(static_cast<size_t>(kInt8Group), x.size() - first));
-    float most       = 0;
-    for (const float number : group) most = std::max(most, std::abs(number));
-    const float scale = most / 127;
-    for (const float number : group) {
-      const float value = scale > 0 ? std::clamp(std::nearbyint(number / scale), -127.0f, 127.0f) : 0;
-      const double off =
-          static_cast<double>(number) - static_cast<double>(value) * static_cast<double>(scale);
-      squares += static_cast<double>(number) * static_cast<double>(number);
-      errors += off * off;
-    }
+  for (size_t k = 0; k < x.size(); ++k) {
+    const auto number = static_cast<double>(x[k]);
+    const double off  = number - in_int8.values[k] * static_cast<double>(in_int8.scales[k / kInt8Group]);
+    squares += number * number;
+    errors += off * off;
   }
   return {std::sqrt(squares), std::sqrt(errors)};
 }

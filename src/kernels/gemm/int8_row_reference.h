@@ -1,10 +1,11 @@
-// A row of activations in int8, quantized in the plainest way: for references.
+// A row of activations in int8, quantized in the plainest way: for references, and for bounds of errors.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "core/int8_group.h"
@@ -18,7 +19,7 @@ struct Int8Row {
   std::vector<int> values;
   std::vector<float> scales;
 
-  explicit Int8Row(const std::vector<float>& x) {
+  explicit Int8Row(std::span<const float> x) {
     for (size_t first = 0; first < x.size(); first += kInt8Group) {
       const size_t end = std::min(first + kInt8Group, x.size());
       float largest    = 0;
